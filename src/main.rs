@@ -1,0 +1,2 @@
+//! The `hyperopt` command.
+fn main() {}
