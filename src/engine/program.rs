@@ -1,0 +1,250 @@
+//! A training program: mutable states, shared tables, and phases that read and change them.
+//!
+//! # Invariants
+//! - A phase reads states as of its start and commits its effects at its end, in order.
+//! - Phases, their repeats and their shapes are structural; everything that depends on data is a
+//!   guard of an effect.
+//! - Two programs with equal digests compute the same function of their states and tables.
+
+use super::casts;
+use super::graph::{Builder, DType, Graph, NodeId, Shape};
+use super::op::{Effect, StateId, TableId};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+/// What a state holds when a run enters a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Init {
+    /// Zeros.
+    Zero,
+    /// One value everywhere, as f64 bits.
+    Fill(u64),
+    /// Values that the host must give: weights, seeds, lane parameters.
+    Host,
+}
+
+/// A mutable tensor; one copy per lane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StateDecl {
+    /// Stable name.
+    pub name: String,
+    /// Shape without the lane axis.
+    pub shape: Shape,
+    /// Type.
+    pub dtype: DType,
+    /// First value.
+    pub init: Init,
+}
+
+/// A constant tensor shared by all lanes of a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableDecl {
+    /// Stable name.
+    pub name: String,
+    /// Shape.
+    pub shape: Shape,
+    /// `F32`, `F64` or `I32`.
+    pub dtype: DType,
+}
+
+/// A graph and what it does to states, run `repeats` times in a row.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// Stable name.
+    pub name: String,
+    /// How often per visit.
+    pub repeats: usize,
+    /// Values.
+    pub graph: Graph,
+    /// Changes, in order.
+    pub effects: Vec<Effect>,
+}
+
+impl Phase {
+    /// Returns every node that some effect reads.
+    pub fn roots(&self) -> Vec<NodeId> {
+        self.effects.iter().flat_map(Effect::reads).collect()
+    }
+}
+
+/// The parts of a program, in the order of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Section {
+    /// Once, when a run enters its lane.
+    Init,
+    /// At the start of every epoch.
+    Begin,
+    /// `n_cycles` times an epoch.
+    Cycle,
+    /// At the end of every epoch.
+    Evaluate,
+}
+
+/// All sections, in order.
+pub const SECTIONS: [Section; 4] =
+    [Section::Init, Section::Begin, Section::Cycle, Section::Evaluate];
+
+/// A complete training program of one run.
+#[derive(Debug, Clone, Default)]
+pub struct Program {
+    /// Mutable tensors.
+    pub states: Vec<StateDecl>,
+    /// Shared constants.
+    pub tables: Vec<TableDecl>,
+    /// States that hold parameters read by the model, cast whole in bf16.
+    pub blocks: Vec<StateId>,
+    /// Cycles an epoch.
+    pub n_cycles: usize,
+    init: Vec<Phase>,
+    begin: Vec<Phase>,
+    cycle: Vec<Phase>,
+    evaluate: Vec<Phase>,
+}
+
+impl Program {
+    /// Declares a state.
+    pub fn state(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        dtype: DType,
+        init: Init,
+    ) -> StateId {
+        let id = StateId(u32::try_from(self.states.len()).expect("few states"));
+        self.states.push(StateDecl { name: name.to_owned(), shape: shape.into(), dtype, init });
+        id
+    }
+
+    /// Declares a table.
+    pub fn table(&mut self, name: &str, shape: impl Into<Shape>, dtype: DType) -> TableId {
+        let id = TableId(u32::try_from(self.tables.len()).expect("few tables"));
+        self.tables.push(TableDecl { name: name.to_owned(), shape: shape.into(), dtype });
+        id
+    }
+
+    /// Reads a declared state in a phase under construction.
+    pub fn read(&self, b: &mut Builder<'_>, id: StateId) -> NodeId {
+        let state = &self.states[id.0 as usize];
+        b.state(id, &state.shape, state.dtype)
+    }
+
+    /// Reads a declared table in a phase under construction.
+    pub fn read_table(&self, b: &mut Builder<'_>, id: TableId) -> NodeId {
+        let table = &self.tables[id.0 as usize];
+        b.table(id, &table.shape, table.dtype)
+    }
+
+    /// Returns the state called `name`.
+    pub fn state_named(&self, name: &str) -> Option<StateId> {
+        let idx = self.states.iter().position(|state| state.name == name)?;
+        Some(StateId(u32::try_from(idx).expect("few states")))
+    }
+
+    /// Appends a phase.
+    ///
+    /// - `build`: emits the graph and returns the effects.
+    ///
+    /// # Panics
+    /// If an effect does not fit its state, a defect of the model.
+    pub fn phase(
+        &mut self,
+        section: Section,
+        name: &str,
+        repeats: usize,
+        build: impl FnOnce(&Self, &mut Builder<'_>) -> Vec<Effect>,
+    ) {
+        let mut graph = Graph::default();
+        let effects = build(self, &mut Builder::new(&mut graph));
+        let phase = Phase { name: name.to_owned(), repeats, graph, effects };
+        self.check(&phase);
+        self.section_mut(section).push(phase);
+    }
+
+    /// Returns the phases of a section.
+    pub fn section(&self, section: Section) -> &[Phase] {
+        match section {
+            Section::Init => &self.init,
+            Section::Begin => &self.begin,
+            Section::Cycle => &self.cycle,
+            Section::Evaluate => &self.evaluate,
+        }
+    }
+
+    fn section_mut(&mut self, section: Section) -> &mut Vec<Phase> {
+        match section {
+            Section::Init => &mut self.init,
+            Section::Begin => &mut self.begin,
+            Section::Cycle => &mut self.cycle,
+            Section::Evaluate => &mut self.evaluate,
+        }
+    }
+
+    /// Returns the program of an arm: the same one with explicit casts.
+    ///
+    /// - `evaluate`: type of the acting and evaluating forward, usually `train`.
+    #[must_use]
+    pub fn with_precision(&self, train: DType, evaluate: DType) -> Self {
+        let mut copy = self.clone();
+        for section in SECTIONS {
+            let dtype = if section == Section::Evaluate { evaluate } else { train };
+            for phase in copy.section_mut(section) {
+                let roots = phase.roots();
+                let (graph, images) = casts::apply(&phase.graph, &roots, dtype, &self.blocks);
+                let image =
+                    |id: NodeId| images[roots.iter().position(|r| *r == id).expect("a root")];
+                phase.effects = phase.effects.iter().map(|e| e.map_nodes(image)).collect();
+                phase.graph = graph;
+            }
+        }
+        copy
+    }
+
+    /// Digests everything structural: hexadecimal SHA-256. Equal digests may share a pack.
+    pub fn digest(&self) -> String {
+        let mut text = format!("{:?}{:?}{:?}{}", self.states, self.tables, self.blocks, self.n_cycles);
+        for section in SECTIONS {
+            for phase in self.section(section) {
+                let _ = write!(text, "{section:?}{phase:?}");
+            }
+        }
+        let mut hex = String::new();
+        for byte in Sha256::digest(text.as_bytes()) {
+            let _ = write!(hex, "{byte:02x}");
+        }
+        hex
+    }
+
+    fn check(&self, phase: &Phase) {
+        let node = |id: NodeId| phase.graph.node(id);
+        for effect in &phase.effects {
+            match effect {
+                Effect::Store { state, value, .. } => {
+                    let state = &self.states[state.0 as usize];
+                    let value = node(*value);
+                    let fits = value.dtype == state.dtype
+                        || (value.dtype.is_real() && state.dtype.is_real());
+                    assert!(
+                        value.shape == state.shape && fits,
+                        "{}: a store into {} needs {:?}{}, got {:?}{}",
+                        phase.name, state.name, state.dtype, state.shape, value.dtype, value.shape
+                    );
+                }
+                Effect::RingPush { state, value, .. } => {
+                    let state = &self.states[state.0 as usize];
+                    let value = node(*value);
+                    assert!(
+                        state.shape.0[1..] == value.shape.0[..]
+                            && value.dtype.is_real() == state.dtype.is_real(),
+                        "{}: a row of {} is {:?}, got {}",
+                        phase.name, state.name, &state.shape.0[1..], value.shape
+                    );
+                }
+                Effect::Adam { param, grad, .. } => {
+                    let state = &self.states[param.0 as usize];
+                    assert_eq!(state.shape, node(*grad).shape, "{}: Adam", phase.name);
+                }
+                Effect::SpectralNorm { .. } => {}
+            }
+        }
+    }
+}
