@@ -1,0 +1,98 @@
+//! Copies that move values and compute nothing.
+//!
+//! # Invariants
+//! - Every output element is written; every bit is kept.
+
+use super::{Axis, check_len};
+use crate::engine::real::Real;
+
+/// Side of the square tiles of a transpose: two tiles of `f64` stay in the nearest cache.
+const TILE: usize = 16;
+
+/// Copies entries `start..start + len` of the axis.
+///
+/// - `x`: `[outer, n, inner]`; `out`: `[outer, len, inner]`.
+pub fn slice<R: Real>(x: &[R], out: &mut [R], axis: Axis, start: usize, len: usize) {
+    let Axis { outer, n, inner } = axis;
+    assert!(
+        start + len <= n,
+        "slice {start}..{} of an axis of {n}",
+        start + len
+    );
+    check_len("x", x.len(), axis.len());
+    check_len("out", out.len(), outer * len * inner);
+    for o in 0..outer {
+        let from = (o * n + start) * inner;
+        out[o * len * inner..(o + 1) * len * inner].copy_from_slice(&x[from..from + len * inner]);
+    }
+}
+
+/// Writes one part of a concatenation along the axis, at `start`; also the transpose of
+/// [`slice`] on an output that holds zeros.
+///
+/// - `part`: `[outer, len, inner]`; `out`: `[outer, n, inner]`, the rest of it left alone.
+pub fn concat_part<R: Real>(part: &[R], out: &mut [R], axis: Axis, start: usize, len: usize) {
+    let Axis { outer, n, inner } = axis;
+    assert!(
+        start + len <= n,
+        "part {start}..{} of an axis of {n}",
+        start + len
+    );
+    check_len("part", part.len(), outer * len * inner);
+    check_len("out", out.len(), axis.len());
+    for o in 0..outer {
+        let to = (o * n + start) * inner;
+        out[to..to + len * inner].copy_from_slice(&part[o * len * inner..(o + 1) * len * inner]);
+    }
+}
+
+/// Exchanges the last two axes.
+///
+/// - `x`: `[outer, n, inner]`; `out`: `[outer, inner, n]`.
+pub fn transpose<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
+    check_len("x", x.len(), axis.len());
+    check_len("out", out.len(), axis.len());
+    let Axis { n, inner, .. } = axis;
+    if x.is_empty() {
+        return;
+    }
+    for (x, out) in x
+        .chunks_exact(n * inner)
+        .zip(out.chunks_exact_mut(n * inner))
+    {
+        for row in (0..n).step_by(TILE) {
+            let rows = row..n.min(row + TILE);
+            for column in (0..inner).step_by(TILE) {
+                for c in column..inner.min(column + TILE) {
+                    for r in rows.clone() {
+                        out[c * n + r] = x[r * inner + c];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Repeats `x` along the axis.
+///
+/// - `x`: `[outer, inner]`; `out`: `[outer, n, inner]`.
+pub fn broadcast<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
+    check_len("x", x.len(), axis.reduced());
+    check_len("out", out.len(), axis.len());
+    let Axis { n, inner, .. } = axis;
+    if out.is_empty() {
+        return;
+    }
+    for (o, out) in out.chunks_exact_mut(n * inner).enumerate() {
+        if inner == 1 {
+            out.fill(x[o]);
+        } else {
+            for out in out.chunks_exact_mut(inner) {
+                out.copy_from_slice(&x[o * inner..(o + 1) * inner]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Projection of a shifted and scaled categorical distribution back onto its support.
+//!
+//! # Invariants
+//! - Mass is kept to rounding; the mean too unless an atom was clamped.
+//! - Each output sums over source atoms in index order.
+//! - NaN in a row's inputs makes that row NaN and no other.
+
+use super::simd::{self, kernel};
+use super::{Rows, check_len};
+use crate::engine::real::Real;
+
+/// Source atoms whose positions are computed at a time, and outputs summed at a time.
+const N_ATOMS: usize = 32;
+
+/// Evenly spaced atoms from `z_min` to `z_max`, `Δz = (z_max − z_min) / (n_valid − 1)` apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Support<R> {
+    /// Lowest atom.
+    pub z_min: R,
+    /// Highest atom, above `z_min`.
+    pub z_max: R,
+}
+
+impl<R: Real> Support<R> {
+    /// The support from −`v_max` to `v_max`.
+    pub fn symmetric(v_max: R) -> Self {
+        Self {
+            z_min: -v_max,
+            z_max: v_max,
+        }
+    }
+}
+
+/// Projects the distribution of `reward + discount · z` onto the support of `z`.
+///
+/// - `p`, `out`: `[n, width]`, probabilities over `n_valid` atoms (at least 2).
+/// - `reward`, `discount`: `[n]`; a discount of 0 puts all mass at the reward.
+///
+/// With atoms `z_j = z_min + j·Δz` and `b_j = clamp((reward + discount·z_j − z_min) / Δz, 0,
+/// n_valid − 1)`: `out_i = Σ_j p_j · max(0, 1 − |b_j − i|)`, j ascending.
+///
+/// Source: Bellemare, Dabney and Munos 2017, eq. 7, as a dense triangular kernel: no scatter.
+pub fn project<R: Real>(
+    p: &[R],
+    reward: &[R],
+    discount: &[R],
+    support: Support<R>,
+    out: &mut [R],
+    rows: Rows,
+) {
+    rows.check();
+    assert!(
+        rows.n_valid >= 2,
+        "a support needs 2 atoms, got {}",
+        rows.n_valid
+    );
+    check_len("p", p.len(), rows.len());
+    check_len("reward", reward.len(), rows.n);
+    check_len("discount", discount.len(), rows.n);
+    check_len("out", out.len(), rows.len());
+    simd::run(Project {
+        p,
+        reward,
+        discount,
+        support,
+        out,
+        rows,
+    });
+}
+
+kernel!(Project<'a, R> {
+    p: &'a [R], reward: &'a [R], discount: &'a [R], support: Support<R>, out: &'a mut [R],
+    rows: Rows,
+} -> () = project_kernel);
+
+#[inline(always)]
+fn project_kernel<R: Real>(
+    p: &[R],
+    reward: &[R],
+    discount: &[R],
+    support: Support<R>,
+    out: &mut [R],
+    rows: Rows,
+) {
+    let Support { z_min, z_max } = support;
+    let last = R::from_f64((rows.n_valid - 1) as f64);
+    let spacing = (z_max - z_min) / last;
+    let row_pairs = p
+        .chunks_exact(rows.width)
+        .zip(out.chunks_exact_mut(rows.width))
+        .zip(reward.iter().zip(discount));
+    for ((p, out), (&reward, &discount)) in row_pairs {
+        let (out, padding) = out.split_at_mut(rows.n_valid);
+        out.fill(R::ZERO);
+        padding.fill(R::ZERO);
+        for (chunk, p) in p[..rows.n_valid].chunks(N_ATOMS).enumerate() {
+            let mut position = [R::ZERO; N_ATOMS];
+            for (j, b) in position.iter_mut().enumerate() {
+                let z = z_min + index::<R>(chunk * N_ATOMS + j) * spacing;
+                *b = clamp((reward + discount * z - z_min) / spacing, R::ZERO, last);
+            }
+            spread(p, &position, out);
+        }
+    }
+}
+
+/// Adds the triangular weights of a few source atoms to every output atom.
+#[inline(always)]
+fn spread<R: Real>(p: &[R], position: &[R; N_ATOMS], out: &mut [R]) {
+    for (block, out) in out.chunks_mut(N_ATOMS).enumerate() {
+        let mut target = [R::ZERO; N_ATOMS];
+        for (i, t) in target.iter_mut().enumerate() {
+            *t = index(block * N_ATOMS + i);
+        }
+        let mut sums = [R::ZERO; N_ATOMS];
+        sums[..out.len()].copy_from_slice(out);
+        for (&p, &b) in p.iter().zip(position) {
+            for (sum, &i) in sums.iter_mut().zip(&target) {
+                let weight = R::ONE - (b - i).abs();
+                // NaN passes.
+                let weight = if weight < R::ZERO { R::ZERO } else { weight };
+                *sum += p * weight;
+            }
+        }
+        out.copy_from_slice(&sums[..out.len()]);
+    }
+}
+
+/// An atom's index as a number; exact for every count of atoms in use.
+#[inline(always)]
+fn index<R: Real>(i: usize) -> R {
+    R::from_f64(i as f64)
+}
+
+/// Clamps `x`, letting NaN through.
+#[inline(always)]
+fn clamp<R: Real>(x: R, low: R, high: R) -> R {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Sums of vectors in the one written order.
+//!
+//! Element `i` is added, in index order, to partial `i % 32`; then the partials meet in a tree,
+//! `p[j] += p[j + 16]` for `j < 16`, then 8, 4, 2 and 1 apart. Partials start at +0, so a sum
+//! is never −0, and adding the partials that no element reached changes nothing.
+//!
+//! # Invariants
+//! - Every sum in this backend has this order (matrix products and the scan over rows in
+//!   [`spectral`](super::spectral) apart, which write their own).
+//! - Equal inputs give equal bits on every instruction set.
+
+use super::check_len;
+use super::simd::{self, kernel};
+use crate::engine::real::Real;
+
+/// Number of partial sums.
+pub const N_PARTIALS: usize = 32;
+
+/// Partial results, one per residue of the element index.
+pub(super) type Partials<R> = [R; N_PARTIALS];
+
+/// Sum of `x`.
+///
+/// - `x`: `[N]`; an empty sum is 0.
+pub fn sum_ordered<R: Real>(x: &[R]) -> R {
+    simd::run(Sum { x })
+}
+
+/// Sum of the squares of `x`.
+///
+/// - `x`: `[N]`.
+pub fn sum_squares_ordered<R: Real>(x: &[R]) -> R {
+    simd::run(Dot { x, y: x })
+}
+
+/// Sum of the products of `x` and `y`, each product rounded before it is added.
+///
+/// - `x`, `y`: `[N]`.
+pub fn dot_ordered<R: Real>(x: &[R], y: &[R]) -> R {
+    check_len("y", y.len(), x.len());
+    simd::run(Dot { x, y })
+}
+
+kernel!(Sum<'a, R> { x: &'a [R] } -> R = sum_kernel);
+kernel!(Dot<'a, R> { x: &'a [R], y: &'a [R] } -> R = dot_kernel);
+
+#[inline(always)]
+pub(super) fn sum_kernel<R: Real>(x: &[R]) -> R {
+    let mut partials = [R::ZERO; N_PARTIALS];
+    let (blocks, tail) = x.as_chunks::<N_PARTIALS>();
+    for block in blocks {
+        add(&mut partials, block);
+    }
+    if !tail.is_empty() {
+        add(&mut partials, &padded(tail, R::ZERO));
+    }
+    tree(partials)
+}
+
+#[inline(always)]
+pub(super) fn dot_kernel<R: Real>(x: &[R], y: &[R]) -> R {
+    let mut partials = [R::ZERO; N_PARTIALS];
+    let (x_blocks, x_tail) = x.as_chunks::<N_PARTIALS>();
+    let (y_blocks, y_tail) = y.as_chunks::<N_PARTIALS>();
+    for (a, b) in x_blocks.iter().zip(y_blocks) {
+        add_products(&mut partials, a, b);
+    }
+    if !x_tail.is_empty() {
+        let (a, b) = (padded(x_tail, R::ZERO), padded(y_tail, R::ZERO));
+        add_products(&mut partials, &a, &b);
+    }
+    tree(partials)
+}
+
+/// A block of 32 whose first entries are `x` and the rest `fill`.
+#[inline(always)]
+pub(super) fn padded<R: Real>(x: &[R], fill: R) -> Partials<R> {
+    let mut block = [fill; N_PARTIALS];
+    block[..x.len()].copy_from_slice(x);
+    block
+}
+
+/// Adds a block of 32 elements to their partials.
+#[inline(always)]
+pub(super) fn add<R: Real>(partials: &mut Partials<R>, block: &Partials<R>) {
+    for (p, &x) in partials.iter_mut().zip(block) {
+        *p += x;
+    }
+}
+
+/// Adds the products of two blocks of 32 elements to their partials.
+#[inline(always)]
+pub(super) fn add_products<R: Real>(partials: &mut Partials<R>, a: &Partials<R>, b: &Partials<R>) {
+    for ((p, &x), &y) in partials.iter_mut().zip(a).zip(b) {
+        *p += x * y;
+    }
+}
+
+/// Sums the partials: `p[j] += p[j + half]` for half = 16, 8, 4, 2, 1.
+#[inline(always)]
+pub(super) fn tree<R: Real>(mut p: Partials<R>) -> R {
+    for half in [16, 8, 4, 2, 1] {
+        for j in 0..half {
+            p[j] += p[j + half];
+        }
+    }
+    p[0]
+}
+
+#[cfg(test)]
+mod tests;
