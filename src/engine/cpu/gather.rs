@@ -5,12 +5,12 @@
 //! - Copies keep every bit, NaN payloads included.
 
 use super::{Axis, check_len};
-use crate::engine::real::Real;
+use bytemuck::Pod;
 
 /// Copies rows of a table: `out[b] = table[index[b]]`.
 ///
 /// - `table`: `[N, W]`; `index`: `[B]`, each below N; `out`: `[B, W]`.
-pub fn rows<R: Real>(table: &[R], index: &[i32], out: &mut [R], width: usize) {
+pub(crate) fn rows<T: Pod>(table: &[T], index: &[i32], out: &mut [T], width: usize) {
     assert!(
         width > 0 && table.len().is_multiple_of(width),
         "a table of {} elements has no rows of width {width}",
@@ -27,7 +27,7 @@ pub fn rows<R: Real>(table: &[R], index: &[i32], out: &mut [R], width: usize) {
 /// Takes one entry along the axis per outer position: `out[o] = x[o, index[o]]`.
 ///
 /// - `x`: `[outer, n, inner]`; `index`: `[outer]`, each below n; `out`: `[outer, inner]`.
-pub fn pick<R: Real>(x: &[R], index: &[i32], out: &mut [R], axis: Axis) {
+pub(crate) fn pick<T: Pod>(x: &[T], index: &[i32], out: &mut [T], axis: Axis) {
     check_len("x", x.len(), axis.len());
     check_len("index", index.len(), axis.outer);
     check_len("out", out.len(), axis.reduced());
@@ -41,12 +41,12 @@ pub fn pick<R: Real>(x: &[R], index: &[i32], out: &mut [R], axis: Axis) {
 /// The transpose of [`pick`]: `out[o, index[o]] = g[o]`, +0 elsewhere.
 ///
 /// - `g`: `[outer, inner]`; `index`: `[outer]`, each below n; `out`: `[outer, n, inner]`.
-pub fn spread<R: Real>(g: &[R], index: &[i32], out: &mut [R], axis: Axis) {
+pub(crate) fn spread<T: Pod>(g: &[T], index: &[i32], out: &mut [T], axis: Axis) {
     check_len("g", g.len(), axis.reduced());
     check_len("index", index.len(), axis.outer);
     check_len("out", out.len(), axis.len());
     let Axis { n, inner, .. } = axis;
-    out.fill(R::ZERO);
+    out.fill(T::zeroed());
     for (o, &i) in index.iter().enumerate() {
         let to = (o * n + checked(i, n)) * inner;
         out[to..to + inner].copy_from_slice(&g[o * inner..(o + 1) * inner]);

@@ -21,7 +21,7 @@ use crate::engine::real::Real;
 
 /// Shape of a product `c = op(a) · op(b)`, everything row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gemm {
+pub(crate) struct Gemm {
     /// Rows of `c`.
     pub m: usize,
     /// Columns of `c`.
@@ -37,7 +37,7 @@ pub struct Gemm {
 /// Multiplies `op(a)` `[m, k]` by `op(b)` `[k, n]` into `c` `[m, n]`.
 ///
 /// `k = 0` gives zeros. Single-threaded. The `gemm` crate allocates its own packing buffers.
-pub fn gemm<R: Real>(a: &[R], b: &[R], c: &mut [R], shape: Gemm) {
+pub(crate) fn gemm<R: Real>(a: &[R], b: &[R], c: &mut [R], shape: Gemm) {
     check_len("a", a.len(), shape.m * shape.k);
     check_len("b", b.len(), shape.k * shape.n);
     check_len("c", c.len(), shape.m * shape.n);

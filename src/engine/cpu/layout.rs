@@ -4,7 +4,7 @@
 //! - Every output element is written; every bit is kept.
 
 use super::{Axis, check_len};
-use crate::engine::real::Real;
+use bytemuck::Pod;
 
 /// Side of the square tiles of a transpose: two tiles of `f64` stay in the nearest cache.
 const TILE: usize = 16;
@@ -12,7 +12,7 @@ const TILE: usize = 16;
 /// Copies entries `start..start + len` of the axis.
 ///
 /// - `x`: `[outer, n, inner]`; `out`: `[outer, len, inner]`.
-pub fn slice<R: Real>(x: &[R], out: &mut [R], axis: Axis, start: usize, len: usize) {
+pub(crate) fn slice<T: Pod>(x: &[T], out: &mut [T], axis: Axis, start: usize, len: usize) {
     let Axis { outer, n, inner } = axis;
     assert!(
         start + len <= n,
@@ -31,7 +31,7 @@ pub fn slice<R: Real>(x: &[R], out: &mut [R], axis: Axis, start: usize, len: usi
 /// [`slice`] on an output that holds zeros.
 ///
 /// - `part`: `[outer, len, inner]`; `out`: `[outer, n, inner]`, the rest of it left alone.
-pub fn concat_part<R: Real>(part: &[R], out: &mut [R], axis: Axis, start: usize, len: usize) {
+pub(crate) fn concat_part<T: Pod>(part: &[T], out: &mut [T], axis: Axis, start: usize, len: usize) {
     let Axis { outer, n, inner } = axis;
     assert!(
         start + len <= n,
@@ -49,7 +49,7 @@ pub fn concat_part<R: Real>(part: &[R], out: &mut [R], axis: Axis, start: usize,
 /// Exchanges the last two axes.
 ///
 /// - `x`: `[outer, n, inner]`; `out`: `[outer, inner, n]`.
-pub fn transpose<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
+pub(crate) fn transpose<T: Pod>(x: &[T], out: &mut [T], axis: Axis) {
     check_len("x", x.len(), axis.len());
     check_len("out", out.len(), axis.len());
     let Axis { n, inner, .. } = axis;
@@ -76,7 +76,7 @@ pub fn transpose<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
 /// Repeats `x` along the axis.
 ///
 /// - `x`: `[outer, inner]`; `out`: `[outer, n, inner]`.
-pub fn broadcast<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
+pub(crate) fn broadcast<T: Pod>(x: &[T], out: &mut [T], axis: Axis) {
     check_len("x", x.len(), axis.reduced());
     check_len("out", out.len(), axis.len());
     let Axis { n, inner, .. } = axis;

@@ -10,18 +10,27 @@
 //! - Sums have one written order, that of [`sum`].
 //! - A row (or output element) reads only its own inputs: NaN in one row stays there.
 //! - Slices whose length contradicts the shape are our own bug and panic.
-pub mod gather;
-pub mod gemm;
-pub mod layout;
-pub mod project;
-pub mod reduce;
-pub mod replay;
-pub mod round;
-pub mod simd;
-pub mod softmax;
-pub mod spectral;
-pub mod sum;
-pub mod update;
+mod commit;
+mod convert;
+mod gather;
+mod gemm;
+mod layout;
+mod loops;
+mod memory;
+mod project;
+mod reduce;
+mod region;
+mod replay;
+mod round;
+mod session;
+pub(crate) mod simd;
+mod softmax;
+mod spectral;
+mod step;
+mod sum;
+mod update;
+
+pub use session::Cpu;
 
 /// A view of a row-major tensor as `[outer, n, inner]` around its axis of length `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ const N_COLUMNS: usize = 64;
 ///
 /// Element `i` of the axis goes to partial `i % 32`, then the tree, as [`super::sum`] says; an
 /// axis of 32 or fewer is the tree alone (over elements that were added to +0).
-pub fn sum<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
+pub(crate) fn sum<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
     check_len("x", x.len(), axis.len());
     check_len("out", out.len(), axis.reduced());
     if axis.inner == 1 {
@@ -35,7 +35,7 @@ pub fn sum<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
 ///
 /// Any NaN gives [`Real::NAN`]; the largest of −0 and +0, or of −0 alone, is +0. So the result
 /// does not depend on the order in which elements are compared.
-pub fn max<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
+pub(crate) fn max<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
     check_len("x", x.len(), axis.len());
     check_len("out", out.len(), axis.reduced());
     assert!(axis.n > 0, "the maximum of an empty axis does not exist");
@@ -52,7 +52,7 @@ pub fn max<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
 ///
 /// The lowest index wins among equals (−0 equals +0). NaN never wins unless all are NaN; then
 /// the index is 0.
-pub fn argmax<R: Real>(x: &[R], out: &mut [i32], axis: Axis) {
+pub(crate) fn argmax<R: Real>(x: &[R], out: &mut [i32], axis: Axis) {
     check_len("x", x.len(), axis.len());
     check_len("out", out.len(), axis.reduced());
     let Axis { n, inner, .. } = axis;

@@ -13,7 +13,7 @@ use crate::engine::real::Real;
 
 /// Shape of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ring {
+pub(crate) struct Ring {
     /// Number of rows.
     pub capacity: usize,
     /// Environments, each a column.
@@ -22,7 +22,7 @@ pub struct Ring {
 
 /// How far a ring is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fill {
+pub(crate) struct Fill {
     /// Valid rows, at most the capacity; the newest is row `head − 1`.
     pub size: usize,
     /// Row that is written next.
@@ -30,14 +30,14 @@ pub struct Fill {
 }
 
 /// No end of the episode at this transition.
-pub const END_NONE: i32 = 0;
+pub(crate) const END_NONE: i32 = 0;
 /// The episode ended for good: nothing follows, so nothing is bootstrapped.
-pub const END_TERMINAL: i32 = 1;
+pub(crate) const END_TERMINAL: i32 = 1;
 /// The episode was cut by its time limit: the return stops here but is bootstrapped.
-pub const END_TIME_LIMIT: i32 = 2;
+pub(crate) const END_TIME_LIMIT: i32 = 2;
 
 /// What an n-step return over a batch gives, each `[B]`.
-pub struct NStep<'a, R> {
+pub(crate) struct NStep<'a, R> {
     /// Discounted sum of the rewards.
     pub returns: &'a mut [R],
     /// Factor on the value after the last transition: γ^steps, 0 after a terminal one.
@@ -55,7 +55,7 @@ pub struct NStep<'a, R> {
 /// Pair `k = ⌊uniform · n_rows · n_env⌋` is row `k / n_env`, counted from the oldest, of
 /// environment `k % n_env`. While no row qualifies every index is 0: the phase's guard discards
 /// what is computed from it.
-pub fn sample(uniform: &[f32], ring: Ring, fill: Fill, n_step_max: usize, out: &mut [i32]) {
+pub(crate) fn sample(uniform: &[f32], ring: Ring, fill: Fill, n_step_max: usize, out: &mut [i32]) {
     let Ring { capacity, n_env } = ring;
     let Fill { size, head } = fill;
     assert!(
@@ -86,7 +86,7 @@ pub fn sample(uniform: &[f32], ring: Ring, fill: Fill, n_step_max: usize, out: &
 ///
 /// The sum stops after the first transition whose end is not 0. Powers of γ by repeated
 /// multiplication, rewards added in time order.
-pub fn n_step<R: Real>(
+pub(crate) fn n_step<R: Real>(
     reward: &[R],
     end: &[i32],
     ring: Ring,

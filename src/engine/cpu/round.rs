@@ -11,7 +11,7 @@ use crate::engine::real::Real;
 /// Rounds to bf16, ties to even, as [`crate::engine::math::round_bf16`].
 ///
 /// - `x`, `out`: `[N]`.
-pub fn bf16<R: Real>(x: &[R], out: &mut [R]) {
+pub(crate) fn bf16<R: Real>(x: &[R], out: &mut [R]) {
     check_len("out", out.len(), x.len());
     simd::run(Bf16 { x, out });
 }
@@ -19,7 +19,7 @@ pub fn bf16<R: Real>(x: &[R], out: &mut [R]) {
 /// Rounds to TF32, ties away from zero, as [`crate::engine::math::round_tf32`].
 ///
 /// - `x`, `out`: `[N]`.
-pub fn tf32<R: Real>(x: &[R], out: &mut [R]) {
+pub(crate) fn tf32<R: Real>(x: &[R], out: &mut [R]) {
     check_len("out", out.len(), x.len());
     simd::run(Tf32 { x, out });
 }

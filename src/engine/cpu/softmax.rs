@@ -15,7 +15,7 @@ use crate::engine::real::Real;
 /// Softmax of each row: subtract the maximum, exponentiate, sum, divide.
 ///
 /// - `x`, `out`: `[n, width]`.
-pub fn softmax<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
+pub(crate) fn softmax<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
     rows.check();
     check_len("x", x.len(), rows.len());
     check_len("out", out.len(), rows.len());
@@ -25,7 +25,7 @@ pub fn softmax<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
 /// Gradient of [`softmax`] with respect to its input: `p · (g − Σ g p)`.
 ///
 /// - `p`: `[n, width]`, the softmax; `g`, `out`: `[n, width]`.
-pub fn softmax_grad<R: Real>(p: &[R], g: &[R], out: &mut [R], rows: Rows) {
+pub(crate) fn softmax_grad<R: Real>(p: &[R], g: &[R], out: &mut [R], rows: Rows) {
     rows.check();
     check_len("p", p.len(), rows.len());
     check_len("g", g.len(), rows.len());
@@ -39,7 +39,7 @@ pub fn softmax_grad<R: Real>(p: &[R], g: &[R], out: &mut [R], rows: Rows) {
 ///
 /// `out = Σ target · (lse − logit)` with `lse = max + ln Σ exp(logit − max)`, which is
 /// −Σ target · log softmax. The target need not sum to 1.
-pub fn cross_entropy<R: Real>(logits: &[R], target: &[R], out: &mut [R], rows: Rows) {
+pub(crate) fn cross_entropy<R: Real>(logits: &[R], target: &[R], out: &mut [R], rows: Rows) {
     rows.check();
     check_len("logits", logits.len(), rows.len());
     check_len("target", target.len(), rows.len());
@@ -56,7 +56,7 @@ pub fn cross_entropy<R: Real>(logits: &[R], target: &[R], out: &mut [R], rows: R
 /// `grad_out · (softmax · Σ target − target)`.
 ///
 /// - `logits`, `target`, `out`: `[n, width]`; `grad_out`: `[n]`.
-pub fn cross_entropy_grad<R: Real>(
+pub(crate) fn cross_entropy_grad<R: Real>(
     logits: &[R],
     target: &[R],
     grad_out: &[R],

@@ -15,7 +15,7 @@ const EPS: f64 = 1e-12;
 
 /// How to iterate and whether to project.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spectral<R> {
+pub(crate) struct Spectral<R> {
     /// Upper bound of the spectral norm.
     pub sigma_max: R,
     /// Power iterations, at least 1.
@@ -34,7 +34,7 @@ pub struct Spectral<R> {
 /// The estimate is that before scaling, and never above the true norm but for rounding.
 ///
 /// Source: Miyato et al. 2018, Algorithm 1, as a projection in place, not differentiated.
-pub fn spectral_norm<R: Real>(w: &mut [R], u: &mut [R], v: &mut [R], how: Spectral<R>) -> R {
+pub(crate) fn spectral_norm<R: Real>(w: &mut [R], u: &mut [R], v: &mut [R], how: Spectral<R>) -> R {
     check_len("w", w.len(), u.len() * v.len());
     assert!(how.n_iterations > 0, "no iteration gives no estimate");
     if w.is_empty() {

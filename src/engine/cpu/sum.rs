@@ -14,7 +14,7 @@ use super::simd::{self, kernel};
 use crate::engine::real::Real;
 
 /// Number of partial sums.
-pub const N_PARTIALS: usize = 32;
+pub(crate) const N_PARTIALS: usize = 32;
 
 /// Partial results, one per residue of the element index.
 pub(super) type Partials<R> = [R; N_PARTIALS];
@@ -22,21 +22,21 @@ pub(super) type Partials<R> = [R; N_PARTIALS];
 /// Sum of `x`.
 ///
 /// - `x`: `[N]`; an empty sum is 0.
-pub fn sum_ordered<R: Real>(x: &[R]) -> R {
+pub(crate) fn sum_ordered<R: Real>(x: &[R]) -> R {
     simd::run(Sum { x })
 }
 
 /// Sum of the squares of `x`.
 ///
 /// - `x`: `[N]`.
-pub fn sum_squares_ordered<R: Real>(x: &[R]) -> R {
+pub(crate) fn sum_squares_ordered<R: Real>(x: &[R]) -> R {
     simd::run(Dot { x, y: x })
 }
 
 /// Sum of the products of `x` and `y`, each product rounded before it is added.
 ///
 /// - `x`, `y`: `[N]`.
-pub fn dot_ordered<R: Real>(x: &[R], y: &[R]) -> R {
+pub(crate) fn dot_ordered<R: Real>(x: &[R], y: &[R]) -> R {
     check_len("y", y.len(), x.len());
     simd::run(Dot { x, y })
 }

@@ -10,7 +10,7 @@ use crate::engine::real::Real;
 
 /// Coefficients of one AdamW step with Polyak averaging.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamStep<R> {
+pub(crate) struct AdamStep<R> {
     /// Learning rate.
     pub lr: R,
     /// Decay of the first moment.
@@ -32,7 +32,7 @@ pub struct AdamStep<R> {
 }
 
 /// State of a flat block of `[N]` parameters.
-pub struct AdamState<'a, R> {
+pub(crate) struct AdamState<'a, R> {
     /// Weights.
     pub theta: &'a mut [R],
     /// First moment.
@@ -52,7 +52,7 @@ pub struct AdamState<'a, R> {
 /// `θ = (θ − (lr·weight_decay)·θ) − (lr/bias₁)·m / d`, `target = target + τ(θ − target)`.
 ///
 /// Source: Loshchilov and Hutter 2019, Algorithm 2, with the decay scaled by `lr` (PyTorch).
-pub fn adam<R: Real>(step: &AdamStep<R>, state: AdamState<'_, R>, grad: &[R]) {
+pub(crate) fn adam<R: Real>(step: &AdamStep<R>, state: AdamState<'_, R>, grad: &[R]) {
     let AdamState {
         theta,
         m,
@@ -88,7 +88,7 @@ pub fn adam<R: Real>(step: &AdamStep<R>, state: AdamState<'_, R>, grad: &[R]) {
 /// Returns `1 − beta^n_steps`, with `n_steps` counted from 1 at the first update.
 ///
 /// Powers by squaring in `f64`, so that every backend and machine gets the same bits.
-pub fn bias_correction(beta: f64, n_steps: u64) -> f64 {
+pub(crate) fn bias_correction(beta: f64, n_steps: u64) -> f64 {
     let (mut power, mut base, mut left) = (1.0, beta, n_steps);
     while left > 0 {
         if left & 1 == 1 {
@@ -106,7 +106,7 @@ pub fn bias_correction(beta: f64, n_steps: u64) -> f64 {
 /// A NaN norm gives NaN, so that the lane's guard sees it; an infinite one gives 0.
 ///
 /// Source: PyTorch's `clip_grad_norm_`, the 1e-6 included.
-pub fn clip_scale<R: Real>(norm: R, max_norm: R) -> R {
+pub(crate) fn clip_scale<R: Real>(norm: R, max_norm: R) -> R {
     let scale = max_norm / (norm + R::from_f64(1e-6));
     if scale > R::ONE { R::ONE } else { scale }
 }

@@ -18,7 +18,7 @@ pub enum Replay {
         /// Largest n-step of any lane.
         n_step_max: usize,
     },
-    /// `(reward [C, E], end [C, E], index I32 [B], capacity I32 [], n I32 [], gamma []) -> [3, B]`:
+    /// `(reward [C, E], end I32 [C, E], index I32 [B], capacity I32 [], n I32 [], gamma []) -> [3, B]`:
     /// discounted n-step reward, discount of the bootstrap (0 after a terminal), and flat index of
     /// the last transition. `end` is 0, 1 (terminal) or 2 (time limit); both stop the sum.
     NStep {
@@ -45,6 +45,7 @@ impl Replay {
             }
             Self::NStep { .. } => {
                 arity(&name, inputs, 6)?;
+                expect_type(&name, inputs, 1, DType::I32, "ends are I32")?;
                 expect_type(&name, inputs, 2, DType::I32, "indices are I32")?;
                 &[3, 4]
             }

@@ -6,19 +6,19 @@
 //! - A node joins its only consumer, never two, so nothing is computed twice.
 
 use crate::engine::graph::{DType, Graph, NodeId, Shape};
-use crate::engine::op::{Leaf, Op, ScalarOp};
+use crate::engine::op::{Layout, Leaf, Op, ScalarOp};
 
 /// Longest region: registers of a chunk stay in the first-level cache.
-const INSTRUCTIONS_MAX: usize = 24;
+pub const INSTRUCTIONS_MAX: usize = 24;
 /// Most operands of a region.
-const INPUTS_MAX: usize = 12;
+pub const INPUTS_MAX: usize = 12;
 
 /// One scalar operation of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RegionOp {
     /// A scalar function.
     Scalar(ScalarOp),
-    /// A rounding within the real family.
+    /// A rounding within the real family; to F32 it changes nothing.
     Round(DType),
 }
 
@@ -50,7 +50,7 @@ pub struct Region {
 pub(crate) fn is_fusible(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let inputs_real = node.inputs.iter().all(|input| graph.node(*input).dtype.is_real());
-    let kind = matches!(node.op, Op::Map(_) | Op::Cast(_));
+    let kind = matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Layout(Layout::Broadcast(_)));
     kind && node.dtype.is_real() && inputs_real
 }
 
@@ -120,6 +120,7 @@ pub(crate) fn build(graph: &Graph, root: NodeId, inside: &[bool]) -> (Region, Ve
             let node = graph.node(*member);
             let op = match &node.op {
                 Op::Cast(dtype) => RegionOp::Round(*dtype),
+                Op::Layout(Layout::Broadcast(_)) => RegionOp::Round(DType::F32),
                 Op::Map(op) => RegionOp::Scalar(*op),
                 other => unreachable!("{} is not pointwise", other.name()),
             };

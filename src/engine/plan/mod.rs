@@ -14,7 +14,8 @@ mod lower;
 mod tests;
 
 pub use arena::Buffer;
-pub use fuse::{Instruction, Region, RegionOp};
+pub(crate) use fuse::broadcast_strides;
+pub use fuse::{INPUTS_MAX, INSTRUCTIONS_MAX, Instruction, Region, RegionOp};
 pub use lower::{LowerOptions, lower};
 
 use super::graph::{DType, Shape};
