@@ -46,7 +46,7 @@ pub enum MarketError {
         byte: usize,
     },
     /// A column that bars need is not in the header.
-    #[error("{}: line 1: no column \"{wanted}\" for {role}; {}the header has: {}; name it with `columns = {{ {role} = \"…\" }}`", path.display(), did_you_mean(nearest.as_deref()), headers.join(", "))]
+    #[error("{}: line 1: no column \"{wanted}\", which would be the {role}; {}the header has: {}; name it with `columns = {{ {role} = \"…\" }}`", path.display(), did_you_mean(nearest.as_deref()), headers.join(", "))]
     MissingColumn {
         /// The file.
         path: PathBuf,
@@ -106,13 +106,17 @@ pub enum MarketError {
         faults: Faults,
     },
     /// The bar length does not read as one.
-    #[error("bar: \"{text}\" is no bar length; use \"1d\", or minutes or hours such as \"1m\", \"5m\", \"1h\"")]
+    #[error(
+        "bar: \"{text}\" is no bar length; use \"1d\", or minutes or hours such as \"1m\", \"5m\", \"1h\""
+    )]
     BarLengthInvalid {
         /// The text.
         text: String,
     },
     /// Bars lie closer together than their declared length.
-    #[error("bar {bar_idx} ({at}) begins less than {bar} after the one before; set `bar` to the file's true bar length")]
+    #[error(
+        "bar {bar_idx} ({at}) begins less than {bar} after the one before; set `bar` to the file's true bar length"
+    )]
     BarLengthMismatch {
         /// 0-based bar.
         bar_idx: usize,
@@ -122,7 +126,9 @@ pub enum MarketError {
         bar: String,
     },
     /// Bars lie outside the calendar's sessions.
-    #[error("{n_outside} bars lie outside the sessions of calendar us_equity (09:30 to 16:00 in New York, Monday to Friday), the first is bar {bar_idx} ({at} exchange time); remove them from the file, or use calendar custom")]
+    #[error(
+        "{n_outside} bars lie outside the sessions of calendar us_equity (09:30 to 16:00 in New York, Monday to Friday), the first is bar {bar_idx} ({at} exchange time); remove them from the file, or use calendar custom"
+    )]
     OutsideSession {
         /// Number of such bars.
         n_outside: usize,
@@ -132,10 +138,22 @@ pub enum MarketError {
         at: String,
     },
     /// `bars_per_year` is no positive number.
-    #[error("calendar custom: bars_per_year is {value}; it must be a positive number, for instance 252")]
+    #[error(
+        "calendar custom: bars_per_year is {value}; it must be a positive number, for instance 252"
+    )]
     BarsPerYearInvalid {
         /// The value.
         value: f64,
+    },
+    /// A setting of the synthetic market is out of range.
+    #[error("synthetic market: {setting} is {value}; it must be {expected}")]
+    SyntheticInvalid {
+        /// Setting's name.
+        setting: &'static str,
+        /// Given value.
+        value: f64,
+        /// What would do.
+        expected: &'static str,
     },
     /// A split setting is out of range.
     #[error("split: {setting} is {value}; it must be {expected}")]
@@ -148,7 +166,9 @@ pub enum MarketError {
         expected: &'static str,
     },
     /// The file is too short for the split.
-    #[error("the split needs {needed} bars, the file has {found}: {warmup} warm-up + {train} training + {purge_total} purged + {validation_total} validation ({folds} × {validation}) + {tail} at the end ({tail_what}); use more bars, fewer folds or shorter blocks")]
+    #[error(
+        "the split needs {needed} bars, the file has {found}: {warmup} warm-up + {train} training + {purge_total} purged + {validation_total} validation ({folds} × {validation}) + {tail} at the end ({tail_what}); use more bars, fewer folds or shorter blocks"
+    )]
     TooFewBars {
         /// Bars that the split needs at the least.
         needed: usize,

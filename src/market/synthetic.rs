@@ -1,7 +1,7 @@
 //! Seeded markets with a known answer: a planted signal, its oracle, and shuffled controls.
 //!
 //! # Invariants
-//! - The same settings give the same bars, bit for bit, on every machine.
+//! - The same settings give the same bars, bit for bit, on one platform.
 //! - The only thing to learn in the planted market is the last one-bar return.
 
 use std::ops::Range;
@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::bars::{Bars, digest_hex};
+use super::error::MarketError;
 use super::metrics::Series;
 use super::simulate::{market_order, simulate};
 use crate::engine::env::Costs;
@@ -50,7 +51,28 @@ impl Planted {
         }
     }
 
-    /// Draws the bars.
+    /// Checks settings that come from a file.
+    ///
+    /// # Errors
+    /// [`MarketError::SyntheticInvalid`] unless `|ρ| < 1` and `0 < σ ≤ 0.5`.
+    pub fn check(&self) -> Result<(), MarketError> {
+        let invalid = |setting, value, expected| {
+            Err(MarketError::SyntheticInvalid {
+                setting,
+                value,
+                expected,
+            })
+        };
+        if !(self.rho.abs() < 1.0) {
+            return invalid("rho", self.rho, "above -1 and below 1, for instance 0.2");
+        }
+        if !(self.sigma > 0.0 && self.sigma <= 0.5) {
+            return invalid("sigma", self.sigma, "above 0 up to 0.5, for instance 0.01");
+        }
+        Ok(())
+    }
+
+    /// Draws the bars. The settings have passed [`Planted::check`].
     #[must_use]
     pub fn bars(&self) -> Bars {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);

@@ -100,7 +100,8 @@ fn find_one(
     mapped: Option<&String>,
 ) -> Result<usize, MarketError> {
     let position = |name: &str| -> Result<Option<usize>, MarketError> {
-        let exact = positions(header, |column| column == name);
+        // A name that the user wrote may tell two columns apart by case; a default name may not.
+        let exact = positions(header, |column| mapped.is_some() && column == name);
         let matches = if exact.is_empty() {
             positions(header, |column| column.eq_ignore_ascii_case(name))
         } else {

@@ -109,9 +109,10 @@ pub(super) fn all(bars: &Bars, bar: BarLength, calendar: Calendar) -> Vec<Vec<f6
     columns.extend(moments(&base));
     columns.extend(crosses(&base));
     columns.extend(clock(&base, bar, calendar));
-    columns.extend((0..N_RECENT_RETURNS).map(|lag| {
-        base.lagged(lag, |t| ratio(base.returns[t - lag], base.sigma[t]))
-    }));
+    columns.extend(
+        (0..N_RECENT_RETURNS)
+            .map(|lag| base.lagged(lag, |t| ratio(base.returns[t - lag], base.sigma[t]))),
+    );
     columns
 }
 

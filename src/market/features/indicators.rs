@@ -129,9 +129,8 @@ pub struct Macd {
 /// MACD from EMAs that start at the first value.
 #[must_use]
 pub fn macd(close: &[f64], fast: usize, slow: usize, signal: usize) -> Macd {
-    let difference = |a: &[f64], b: &[f64]| -> Vec<f64> {
-        a.iter().zip(b).map(|(x, y)| x - y).collect()
-    };
+    let difference =
+        |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(x, y)| x - y).collect() };
     let line = difference(&ema(close, fast), &ema(close, slow));
     let signal = ema(&line, signal);
     let histogram = difference(&line, &signal);
