@@ -63,7 +63,7 @@ impl Planted {
                 expected,
             })
         };
-        if !(self.rho.abs() < 1.0) {
+        if self.rho.is_nan() || self.rho.abs() >= 1.0 {
             return invalid("rho", self.rho, "above -1 and below 1, for instance 0.2");
         }
         if !(self.sigma > 0.0 && self.sigma <= 0.5) {
