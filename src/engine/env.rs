@@ -123,11 +123,8 @@ pub enum OrderKind {
 }
 
 /// The order kinds by branch index.
-pub const ORDER_KINDS: [OrderKind; 3] = [
-    OrderKind::Market,
-    OrderKind::LimitMid,
-    OrderKind::Passive,
-];
+pub const ORDER_KINDS: [OrderKind; 3] =
+    [OrderKind::Market, OrderKind::LimitMid, OrderKind::Passive];
 
 /// An order, decoded from an action or given by a regressor's position.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -239,7 +236,10 @@ pub fn observe<R: Real>(row: &[R], costs: &Costs<R>, account: &[R]) -> [R; OBSER
         held / (held + R::from_f64(20.0)),
         clip(R::from_f64(10.0) * drawdown, OBSERVED_MAX),
         account[ACCOUNT_LAST_ACTION],
-        clip((costs.half_spread + costs.half_spread) / sigma, OBSERVED_MAX),
+        clip(
+            (costs.half_spread + costs.half_spread) / sigma,
+            OBSERVED_MAX,
+        ),
         row[ROW_TIME_TO_CLOSE],
         R::ONE - account[ACCOUNT_POSITION],
         clip(account[ACCOUNT_SHARPE_A] / sigma, OBSERVED_MAX),
@@ -342,7 +342,7 @@ fn settle<R: Real>(row: &[R], account: &mut [R], before: R, position: R, gross: 
     } else {
         R::ZERO
     };
-    account[ACCOUNT_EQUITY] = account[ACCOUNT_EQUITY] * grown;
+    account[ACCOUNT_EQUITY] *= grown;
     account[ACCOUNT_PEAK] = account[ACCOUNT_PEAK].max(account[ACCOUNT_EQUITY]);
     let same_side = before * position > R::ZERO;
     if position == R::ZERO {
@@ -352,7 +352,7 @@ fn settle<R: Real>(row: &[R], account: &mut [R], before: R, position: R, gross: 
         // A reduced position keeps its share of what it had earned.
         let kept = (position / before).min(R::ONE);
         account[ACCOUNT_UNREALISED] = account[ACCOUNT_UNREALISED] * kept + gross;
-        account[ACCOUNT_BARS_HELD] = account[ACCOUNT_BARS_HELD] + R::ONE;
+        account[ACCOUNT_BARS_HELD] += R::ONE;
     } else {
         account[ACCOUNT_UNREALISED] = gross;
         account[ACCOUNT_BARS_HELD] = R::ONE;
