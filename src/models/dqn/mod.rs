@@ -1,0 +1,8 @@
+//! The branching dueling C51 double DQN.
+//!
+//! # Invariants
+//! - Every parameter is declared in the schema; nothing else is read.
+
+mod schema;
+
+pub use schema::schema;
