@@ -11,6 +11,8 @@ mod conformance;
 mod place;
 mod random;
 mod sobol;
+#[cfg(test)]
+mod tests;
 
 pub use random::Random;
 pub use sobol::Sobol;

@@ -4,5 +4,7 @@
 //! - Every parameter is declared in the schema; nothing else is read.
 
 mod schema;
+#[cfg(test)]
+mod tests;
 
 pub use schema::schema;
