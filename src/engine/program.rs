@@ -102,6 +102,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts a program of `n_cycles` cycles an epoch.
+    pub fn new(n_cycles: usize) -> Self {
+        Self { n_cycles, ..Self::default() }
+    }
+
     /// Declares a state.
     pub fn state(
         &mut self,
@@ -138,6 +143,12 @@ impl Program {
     pub fn state_named(&self, name: &str) -> Option<StateId> {
         let idx = self.states.iter().position(|state| state.name == name)?;
         Some(StateId(u32::try_from(idx).expect("few states")))
+    }
+
+    /// Returns the table called `name`.
+    pub fn table_named(&self, name: &str) -> Option<TableId> {
+        let idx = self.tables.iter().position(|table| table.name == name)?;
+        Some(TableId(u32::try_from(idx).expect("few tables")))
     }
 
     /// Appends a phase.

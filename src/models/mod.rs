@@ -14,6 +14,7 @@ use crate::engine::env::Costs;
 use crate::engine::op::StateId;
 use crate::engine::program::Program;
 use crate::market::features::FeatureTable;
+use crate::market::metrics::Series;
 use crate::study::{ModelSchema, Params, Value};
 use layers::ParamLayout;
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ pub const TABLE_FEATURES: &str = "features";
 pub const TABLE_ENVIRONMENT: &str = "environment";
 
 /// Columns of the evaluation state, one row a bar.
-pub const EVALUATION_COLUMNS: usize = 6;
+pub const EVALUATION_COLUMNS: usize = 5;
 
 /// What a program must know of the market; the same for every run of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +84,8 @@ pub struct Readout {
     pub metrics: StateId,
     /// 1 once a loss or gradient was not finite.
     pub diverged: StateId,
-    /// `[n_evaluate_max, EVALUATION_COLUMNS]`: net return, gross return, cost, turnover,
-    /// position, traded.
+    /// `[n_evaluate_max, EVALUATION_COLUMNS]` F64: net return, gross return, cost, turnover,
+    /// position; [`series`] reads it.
     pub evaluation: StateId,
     /// Flat parameter block.
     pub params: StateId,
@@ -132,6 +133,20 @@ pub trait Trainer: Send + Sync {
 
     /// Describes the flat parameter block.
     fn layout(&self) -> &ParamLayout;
+}
+
+/// Reads the first `n_bars` rows of an evaluation state.
+pub fn series(evaluation: &Data, n_bars: usize) -> Series {
+    let values = evaluation.to_f64();
+    let rows = values.chunks_exact(EVALUATION_COLUMNS).take(n_bars);
+    let column = |i: usize| rows.clone().map(|row| row[i]).collect();
+    Series {
+        net: column(0),
+        gross: column(1),
+        cost: column(2),
+        turnover: column(3),
+        position: column(4),
+    }
 }
 
 /// Lists every model kind with its parameters.

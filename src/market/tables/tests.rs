@@ -68,7 +68,7 @@ fn a_row_holds_what_it_says() {
             Flatten::Auto,
             1.0
         ),
-        []
+        Vec::<f64>::new()
     );
 }
 

@@ -5,7 +5,7 @@ use super::collect::{fresh_accounts, store};
 use crate::engine::env::ACCOUNT_WIDTH;
 use crate::engine::graph::{Builder, DType, Shape};
 use crate::engine::op::env::{
-    STEP_COST, STEP_GROSS_RETURN, STEP_NET_RETURN, STEP_POSITION, STEP_TRADED, STEP_TURNOVER,
+    STEP_COST, STEP_GROSS_RETURN, STEP_NET_RETURN, STEP_POSITION, STEP_TURNOVER,
 };
 use crate::engine::op::{Effect, EnvOp};
 use crate::engine::program::{Program, Section};
@@ -52,7 +52,6 @@ impl Dqn {
             STEP_COST,
             STEP_TURNOVER,
             STEP_POSITION,
-            STEP_TRADED,
         ];
         let parts = columns.map(|column| b.slice(out, 1, column, 1));
         let row = b.concat(&parts, 1);

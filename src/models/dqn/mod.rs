@@ -122,10 +122,8 @@ impl Dqn {
     pub fn new(settings: &Settings, market: MarketShape) -> Self {
         let natural = (market.n_features + ACCOUNT_COLUMNS).next_multiple_of(8);
         let network = Network::new(settings, settings.state_width.max(natural));
-        let mut program = Program {
-            n_cycles: settings.steps_per_epoch.div_ceil(settings.updates_per_env_step),
-            ..Program::default()
-        };
+        let mut program =
+            Program::new(settings.steps_per_epoch / settings.updates_per_env_step);
         let rows = market.n_folds * market.n_bars;
         let features = program.table(TABLE_FEATURES, [rows, market.feature_width], DType::F32);
         let environment =
