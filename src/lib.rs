@@ -1,4 +1,5 @@
 //! Hyperparameter optimization for trading models.
+pub mod telemetry;
 pub mod study;
 pub mod spec;
 pub mod engine;
