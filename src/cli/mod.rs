@@ -1,1 +1,10 @@
-//! Stub.
+//! The command line.
+//!
+//! # Invariants
+//! - x
+mod args;
+mod error;
+mod exit;
+mod output;
+mod progress;
+pub use args::Cli;
