@@ -1,2 +1,9 @@
 //! The `hyperopt` command.
-fn main() {}
+
+use clap::Parser;
+use hyperopt::cli::{self, Cli};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(&Cli::parse()).into()
+}

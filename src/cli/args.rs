@@ -39,7 +39,13 @@ pub struct GlobalArgs {
     )]
     pub database_url: Option<String>,
     /// Log level (off, error, warn, info, debug, trace), or directives such as sqlx=debug
-    #[arg(long, global = true, value_name = "FILTER", env = "HYPEROPT_LOG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "HYPEROPT_LOG",
+        hide_env_values = true
+    )]
     pub log_level: Option<String>,
     /// Write logs as JSON, one object a line
     #[arg(long, global = true)]
@@ -77,7 +83,7 @@ pub enum Command {
     Trials(TrialsArgs),
     /// Show the best configurations of a study
     Best(BestArgs),
-    /// Compare the precision arms of a study, pair by pair
+    /// Compare the precision arms of a study with its reference
     Compare(CompareArgs),
     /// Work with the database: url, start, stop, migrate, psql
     #[command(subcommand)]
@@ -241,17 +247,14 @@ pub struct BestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A pair is one configuration and replicate in both arms: same seed, data order and initial weights.
+They are listed by: hyperopt db psql -c \"SELECT * FROM precision_pair\"
 
 Examples:
   hyperopt compare quickstart
-  hyperopt compare quickstart --pairs
   hyperopt compare quickstart --json | jq '.[0].sharpe_delta_mean'")]
 pub struct CompareArgs {
     /// Name of the study
     pub study: String,
-    /// List the pairs, instead of their summary
-    #[arg(long)]
-    pub pairs: bool,
     /// Form of the tables.
     #[command(flatten)]
     pub format: FormatArgs,

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Shortest time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
+/// What the bar shows.
+const TEMPLATE: &str = "{prefix} {bar:30} {pos}/{len} trials  {elapsed} (left {eta})  {msg}";
+
 /// How far a run is, on stderr.
 ///
 /// Plain lines come at the start, at the end, and in between no more often than every 15 seconds:
@@ -33,10 +36,7 @@ impl Progress {
             Form::Quiet
         } else if io::stderr().is_terminal() {
             let bar = ProgressBar::new(n_total).with_position(n_done);
-            let template = "{prefix} {bar:30} {pos}/{len} trials  {elapsed} (left {eta})  {msg}";
-            // The template is a constant; `start_on_a_terminal` in the tests renders it.
-            let style = ProgressStyle::with_template(template).expect("a valid template");
-            bar.set_style(style);
+            bar.set_style(ProgressStyle::with_template(TEMPLATE).expect("a test parses it"));
             bar.set_prefix(what.to_owned());
             bar.enable_steady_tick(Duration::from_millis(250));
             Form::Bar(telemetry::bars().add(bar))
@@ -93,3 +93,6 @@ fn plain(n_done: u64, n_total: u64, message: &str) -> String {
 pub(crate) fn line(text: &str) {
     let _ = telemetry::bars().suspend(|| writeln!(io::stderr().lock(), "{text}"));
 }
+
+#[cfg(test)]
+mod tests;
