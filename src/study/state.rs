@@ -53,6 +53,39 @@ pub enum TrialState {
     Failed,
 }
 
+impl TrialState {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Waiting,
+        Self::Running,
+        Self::Complete,
+        Self::Pruned,
+        Self::Failed,
+    ];
+
+    /// Decides whether a trial in this state may go to `next`.
+    ///
+    /// A running trial returns to waiting when its attempt is lost, a failed one when it is
+    /// retried, a complete one when the study's epochs are extended. A waiting trial ends without
+    /// running when its configuration is pruned or the study is cancelled. Pruned is final.
+    pub fn can_become(self, next: Self) -> bool {
+        match self {
+            Self::Waiting => matches!(next, Self::Running | Self::Pruned | Self::Failed),
+            Self::Running => next != Self::Running,
+            Self::Complete | Self::Failed => next == Self::Waiting,
+            Self::Pruned => false,
+        }
+    }
+
+    /// Decides whether the trial has ended.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Waiting | Self::Running => false,
+            Self::Complete | Self::Pruned | Self::Failed => true,
+        }
+    }
+}
+
 /// Why a trial failed; retry depends on this alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,0 +1,1 @@
+//! Conformance on a real Postgres.
