@@ -7,7 +7,7 @@ mod rules;
 mod samples;
 mod source;
 
-use source::{File, tracked_files};
+use source::tracked_files;
 use std::collections::BTreeSet;
 use std::path::Path;
 
