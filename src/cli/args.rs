@@ -29,7 +29,7 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
-    /// Postgres to use, instead of the private one [postgres://USER@HOST/DATABASE?sslmode=require]
+    /// Postgres to use instead of the private one, such as `postgres://USER@HOST/DATABASE`
     #[arg(
         long,
         global = true,

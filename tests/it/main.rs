@@ -1,4 +1,5 @@
 //! Integration tests.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod cli;
 mod tidy;

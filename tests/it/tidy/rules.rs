@@ -46,7 +46,7 @@ fn find_word(text: &str, word: &str) -> Vec<usize> {
     let whole = |at: &usize| {
         let before = text[..*at].chars().next_back();
         let after = text[*at + word.len()..].chars().next();
-        !before.is_some_and(is_word) && !(word.ends_with(is_word) && after.is_some_and(is_word))
+        !(before.is_some_and(is_word) || word.ends_with(is_word) && after.is_some_and(is_word))
     };
     text.match_indices(word)
         .map(|(at, _)| at)
