@@ -1,9 +1,8 @@
 //! The `hyperopt` command.
 
-use clap::Parser;
 use hyperopt::cli::{self, Cli};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(&Cli::parse()).into()
+    cli::run(&Cli::from_command_line(std::env::args_os())).into()
 }

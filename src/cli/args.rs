@@ -5,6 +5,7 @@
 
 use super::exit;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Hyperparameter optimization for trading models, many trials packed into one launch.
@@ -12,7 +13,6 @@ use std::path::PathBuf;
 #[command(
     name = "hyperopt",
     version,
-    propagate_version = true,
     arg_required_else_help = true,
     after_help = exit::HELP
 )]
@@ -23,6 +23,39 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Reads the command line, or prints help or what is wrong with it, and exits.
+    pub fn from_command_line(args: impl Iterator<Item = OsString>) -> Self {
+        Self::parse_from(leave_to_psql(args.collect()))
+    }
+}
+
+/// Marks what follows `db psql` as psql's own, up to our options that psql does not know.
+///
+/// Without the mark `-q` and `-v` would be taken for ours, which are global.
+fn leave_to_psql(mut args: Vec<OsString>) -> Vec<OsString> {
+    let db = args.iter().position(|arg| arg == "db");
+    let psql = db.and_then(|db| {
+        let after = args[db..].iter().position(|arg| arg == "psql")?;
+        Some(db + after)
+    });
+    if let Some(psql) = psql {
+        let mut at = psql + 1;
+        while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()) {
+            at += match arg {
+                "--database-url" | "--log-level" => 2,
+                "--log-json" | "--help" => 1,
+                _ if arg.starts_with("--database-url=") || arg.starts_with("--log-level=") => 1,
+                _ => break,
+            };
+        }
+        if at < args.len() {
+            args.insert(at, "--".into());
+        }
+    }
+    args
 }
 
 /// Options that every command takes.
@@ -299,6 +332,13 @@ pub enum DbCommand {
 
 /// Arguments of `db psql`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Everything after psql is psql's own, -q, -v and -h included.
+
+Examples:
+  hyperopt db psql
+  hyperopt db psql -c \"SELECT * FROM precision_comparison\"
+  hyperopt db psql --csv -c \"SELECT * FROM trial_overview\" > trials.csv")]
 pub struct PsqlArgs {
     /// Arguments for psql
     #[arg(
@@ -306,7 +346,7 @@ pub struct PsqlArgs {
         allow_hyphen_values = true,
         value_name = "ARG"
     )]
-    pub args: Vec<std::ffi::OsString>,
+    pub args: Vec<OsString>,
 }
 
 /// A precision arm.

@@ -40,10 +40,22 @@ fn verbosity_gives_a_filter_and_the_option_wins() {
 }
 
 #[test]
-fn psql_gets_its_own_flags() {
-    let cli = Cli::try_parse_from(["hyperopt", "db", "psql", "-c", "SELECT 1", "-q"]).unwrap();
-    let Command::Db(DbCommand::Psql(psql)) = cli.command else {
-        panic!("not psql");
+fn psql_gets_its_own_flags_and_ours_stay_ours() {
+    let parse = |line: &str| {
+        let args = line.split(' ').map(OsString::from).collect();
+        let cli = Cli::try_parse_from(leave_to_psql(args)).unwrap();
+        let Command::Db(DbCommand::Psql(psql)) = cli.command else {
+            panic!("not psql");
+        };
+        (psql.args.join(" ".as_ref()), cli.global)
     };
-    assert_eq!(psql.args, ["-c", "SELECT 1", "-q"]);
+    let (args, global) = parse("hyperopt -v db psql -q -v A=1 -h host -c SELECT");
+    assert_eq!(args, "-q -v A=1 -h host -c SELECT");
+    assert_eq!((global.quiet, global.verbose), (false, 1));
+    let (args, global) = parse("hyperopt db psql --database-url postgres://h --log-json -X -q");
+    assert_eq!(args, "-X -q");
+    assert_eq!(global.database_url.as_deref(), Some("postgres://h"));
+    assert!(global.log_json);
+    let (args, _) = parse("hyperopt db psql");
+    assert_eq!(args, "");
 }
