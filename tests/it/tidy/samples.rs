@@ -111,6 +111,16 @@ fn fences() {
         "//! A.\nfn f() { println!(\"{:?}\", Instant::now()) }\n",
     );
     accepts("tests/it/a.rs", "//! A.\nuse sqlx::Row;\n");
+    accepts(
+        "src/store/tests/a.rs",
+        "//! A.\nfn f() { println!(\"x\") }\n",
+    );
+    finds(
+        "src/store/a/tests.rs",
+        "fn f() { cudarc::x() }\n",
+        1,
+        "only `engine::cuda`",
+    );
 }
 
 #[test]
@@ -210,12 +220,23 @@ fn migrations_and_sweeps() {
         1,
         "the file's stem: `b`",
     );
-    let swapped = "# Asks: a?\n# Costs: c.\n# Expects: b.\n[study]\nname = \"a\"\n";
-    let faults = rules::all(&File::new("sweeps/a.toml", swapped));
-    assert_eq!(
-        faults.iter().map(|fault| fault.line).collect::<Vec<_>>(),
-        [2, 3]
+    let study = "[study]\nname = \"a\"\n";
+    accepts(
+        "sweeps/a.toml",
+        &format!("# Asks: a?\n#   b?\n# Expects: c.\n# Costs: d.\n{study}"),
     );
+    for header in [
+        "# Asks: a?\n# Costs: c.\n# Expects: b.\n",
+        "# Asks: a?\n# Costs: c.\n",
+        "#\n# Asks: a?\n# Expects: b.\n# Costs: c.\n",
+    ] {
+        finds(
+            "sweeps/a.toml",
+            &format!("{header}{study}"),
+            1,
+            "in this order",
+        );
+    }
 }
 
 #[test]
