@@ -1,12 +1,12 @@
 //! Hyperparameter optimization for trading models.
-pub mod cli;
-pub mod engine;
-pub mod executor;
-pub mod market;
-pub mod models;
-pub mod report;
-pub mod sampler;
-pub mod scheduler;
-pub mod spec;
-pub mod store;
 pub mod study;
+pub mod spec;
+pub mod engine;
+pub mod market;
+pub mod sampler;
+pub mod models;
+pub mod store;
+pub mod executor;
+pub mod scheduler;
+pub mod report;
+pub mod cli;
