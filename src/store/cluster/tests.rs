@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::testing::{FAST, execute, watch};
+use crate::store::testing::{FAST, Watcher, execute, watch};
 use nix::unistd::Uid;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,7 +8,7 @@ use std::process::Child;
 /// A cluster in a temporary folder, stopped and removed even if the test is killed.
 struct Scratch {
     cluster: Cluster,
-    _watcher: Child,
+    _watcher: Watcher,
     dir: tempfile::TempDir,
 }
 
