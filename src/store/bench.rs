@@ -5,12 +5,13 @@
 //!   measurement left is deleted by the next.
 //! - Statements are those of a run: nothing is special to the measurement but filling the study.
 
+use super::attempt::{NewAttempt, WorkerId};
 use super::configuration::NewConfiguration;
 use super::connect::Store;
 use super::epoch::{EpochRow, ValidationFigures};
 use super::error::StoreError;
+use super::outcome::{ResultRow, Split, TrialEnd, TrialOutcome};
 use super::study::NewStudy;
-use super::trial::{NewAttempt, ResultRow, Split, TrialEnd, TrialOutcome, WorkerId};
 use crate::study::{
     AttemptId, ConfigurationNumber, Direction, Metric, Precision, StudyId, TrialId, Value,
 };

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - A test compares each list with the labels of the Postgres type.
 
-use super::trial::Split;
+use super::outcome::Split;
 use crate::study::{DegenerateReason, Direction, FailureKind, Precision, StudyState, TrialState};
 use std::fmt;
 

@@ -21,6 +21,7 @@
 //!   Sharpe ratio or a value that is not finite is NULL. NULL means "not defined", never zero.
 //! - Parameters and specs come back to the last bit: they are `json`, never `jsonb`.
 
+mod attempt;
 mod bench;
 mod cluster;
 mod configuration;
@@ -28,6 +29,7 @@ mod connect;
 mod epoch;
 mod error;
 mod kind;
+mod outcome;
 mod read;
 mod retry;
 mod study;
@@ -35,9 +37,9 @@ mod study;
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod trial;
 mod view;
 
+pub use attempt::{NewAttempt, WorkerId};
 pub use bench::{BenchReport, bench};
 pub use cluster::{Cluster, ClusterError, ClusterStatus};
 pub use configuration::{
@@ -46,11 +48,9 @@ pub use configuration::{
 pub use connect::{DatabaseInfo, Store};
 pub use epoch::{EpochRow, ValidationFigures};
 pub use error::StoreError;
+pub use outcome::{ArtifactRow, Failure, ResultRow, Split, TrialEnd, TrialOutcome};
 pub use read::{AttemptDetail, EpochDetail, ResultDetail, TrialDetail};
 pub use study::{NewStudy, OpenedStudy, StudyLock, StudyRow};
-pub use trial::{
-    ArtifactRow, Failure, NewAttempt, ResultRow, Split, TrialEnd, TrialOutcome, WorkerId,
-};
 pub use view::{
     LeaderboardRow, PrecisionComparison, PrecisionDistribution, StudyProgress, TrialOverview,
 };

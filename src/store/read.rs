@@ -4,7 +4,7 @@ use super::connect::Store;
 use super::epoch::ValidationFigures;
 use super::error::StoreError;
 use super::kind::Kind;
-use super::trial::{ArtifactRow, Split};
+use super::outcome::{ArtifactRow, Split};
 use super::view::TrialOverview;
 use crate::study::{AttemptId, FailureKind, TrialId};
 use chrono::{DateTime, Utc};

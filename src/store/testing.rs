@@ -76,7 +76,7 @@ struct Server {
     url: String,
     version_num: i32,
     /// Held, because its standard input is the pipe that keeps the server alive.
-    _watcher: Child,
+    _watcher: Watcher,
 }
 
 async fn server() -> &'static Server {
@@ -118,11 +118,18 @@ async fn start() -> Server {
     }
 }
 
+/// Keeps a server alive; without it, or its process, the server stops.
+#[derive(Debug)]
+pub struct Watcher {
+    /// Holds the pipe that the shell reads.
+    _shell: Child,
+}
+
 /// Starts a shell that waits for this process to end, then stops the server and cleans up.
 ///
 /// # Panics
 /// If there is no `/bin/sh`.
-pub fn watch(cluster: &Cluster) -> Child {
+pub fn watch(cluster: &Cluster) -> Watcher {
     // Its own process group: Ctrl-C ends the test, and so the pipe, but not the watcher.
     use std::os::unix::process::CommandExt;
     const SCRIPT: &str = r#"
@@ -143,7 +150,9 @@ pub fn watch(cluster: &Cluster) -> Child {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn();
-    spawned.expect("every Unix has /bin/sh")
+    Watcher {
+        _shell: spawned.expect("every Unix has /bin/sh"),
+    }
 }
 
 fn socket_dir(cluster: &Cluster) -> std::path::PathBuf {

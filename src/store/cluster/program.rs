@@ -22,7 +22,7 @@ pub(super) struct Programs {
 impl Programs {
     /// Finds the programs, those of major version `wanted` where data exist already.
     pub(super) fn find(wanted: Option<u32>) -> Result<Self, ClusterError> {
-        let found = match named() {
+        let found: Vec<Self> = match named() {
             Some(dir) => vec![Self::probe(&dir).ok_or(ClusterError::NamedProgramsMissing {
                 dir,
                 program: "postgres",
@@ -32,7 +32,9 @@ impl Programs {
                 .filter_map(|dir| Self::probe(dir))
                 .collect(),
         };
-        choose(found, wanted)
+        let versions: Vec<u32> = found.iter().map(|programs| programs.version).collect();
+        let chosen = choose_version(&versions, wanted)?;
+        Ok(found[chosen].clone())
     }
 
     /// Returns the path of one program.
@@ -57,42 +59,39 @@ impl Programs {
     }
 }
 
-/// Takes the first of the folders with the wanted version, else the first.
-fn choose(found: Vec<Programs>, wanted: Option<u32>) -> Result<Programs, ClusterError> {
-    if found.is_empty() {
-        return Err(ClusterError::ProgramsMissing {
-            program: "postgres",
-        });
-    }
-    let mut versions: Vec<u32> = found.iter().map(|programs| programs.version).collect();
-    versions.sort_unstable_by(|a, b| b.cmp(a));
-    versions.dedup();
-    let fits = |version| match wanted {
+/// Returns which of the versions found to use: the first wanted one, else the first new enough.
+pub(super) fn choose_version(found: &[u32], wanted: Option<u32>) -> Result<usize, ClusterError> {
+    let fits = |&version: &u32| match wanted {
         Some(wanted) => version == wanted,
         None => version >= VERSION_MIN,
     };
-    match (
-        found.into_iter().find(|programs| fits(programs.version)),
-        wanted,
-    ) {
-        (Some(programs), _) => Ok(programs),
-        (None, Some(data)) => Err(ClusterError::VersionDiffers {
+    if let Some(chosen) = found.iter().position(fits) {
+        return Ok(chosen);
+    }
+    let mut found = found.to_vec();
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.dedup();
+    Err(match (found.first(), wanted) {
+        (None, _) => ClusterError::ProgramsMissing {
+            program: "postgres",
+        },
+        (Some(_), Some(data)) => ClusterError::VersionDiffers {
             data,
-            found: versions
+            found: found
                 .iter()
                 .map(u32::to_string)
                 .collect::<Vec<_>>()
                 .join(", "),
-        }),
-        (None, None) => Err(ClusterError::ProgramsTooOld {
-            found: versions[0],
+        },
+        (Some(&newest), None) => ClusterError::ProgramsTooOld {
+            found: newest,
             min: VERSION_MIN,
-        }),
-    }
+        },
+    })
 }
 
 /// Reads the major version from `postgres (PostgreSQL) 15.6 (Debian …)`.
-fn major_version(text: &str) -> Option<u32> {
+pub(super) fn major_version(text: &str) -> Option<u32> {
     let number = text.split(") ").nth(1)?;
     let digits = number.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
