@@ -1,3 +1,6 @@
 //! Integration tests.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+mod cli;
 mod sweeps;
+mod tidy;

@@ -1,0 +1,122 @@
+//! What a command can fail with, and how that is told: the whole chain once, then a remedy.
+
+use super::exit::Exit;
+use crate::{
+    store::{ClusterError, StoreError},
+    telemetry::TelemetryError,
+};
+use std::error::Error;
+use std::fmt::Write;
+use std::io;
+use thiserror::Error;
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// Results could not be written.
+    #[error("cannot write the results")]
+    Output {
+        /// Why.
+        #[from]
+        source: io::Error,
+    },
+    /// No log lines are possible.
+    #[error("cannot set up the log")]
+    Telemetry {
+        /// Why.
+        #[from]
+        source: TelemetryError,
+    },
+    /// The operating system gives no threads.
+    #[error("cannot start the runtime")]
+    Runtime {
+        /// Why.
+        source: io::Error,
+    },
+    /// The store says no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The private Postgres does not work.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A command for the private Postgres was given a server.
+    #[error("`db {command}` is for the private database, and a server is named")]
+    NotPrivate {
+        /// The command of `db`.
+        command: &'static str,
+    },
+    /// psql is there but does not start.
+    #[error("cannot start psql")]
+    Psql {
+        /// Why.
+        source: io::Error,
+    },
+    /// Nobody said yes.
+    #[error("study {study} was not deleted")]
+    NotConfirmed {
+        /// The study.
+        study: String,
+    },
+}
+
+impl CliError {
+    /// Returns the exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Output { .. } if self.is_silent() => Exit::Done,
+            Self::Store(StoreError::StudyLocked { .. }) => Exit::AlreadyRunning,
+            Self::Telemetry { .. } | Self::NotPrivate { .. } | Self::NotConfirmed { .. } => {
+                Exit::Usage
+            }
+            Self::Output { .. }
+            | Self::Runtime { .. }
+            | Self::Store(_)
+            | Self::Cluster(_)
+            | Self::Psql { .. } => Exit::Failure,
+        }
+    }
+
+    /// Whether there is nothing to tell: whoever read the results has enough of them (`| head`).
+    pub fn is_silent(&self) -> bool {
+        matches!(self, Self::Output { source } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Returns what to do about it, where the message itself does not say.
+    fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Telemetry { .. } => Some(
+                "--log-level and HYPEROPT_LOG take off, error, warn, info, debug, trace, or \
+                 directives such as hyperopt::store=debug",
+            ),
+            Self::NotPrivate { .. } => Some(
+                "leave out --database-url and unset DATABASE_URL; or use the server's own tools",
+            ),
+            Self::NotConfirmed { .. } => Some("answer yes, or pass --yes"),
+            Self::Store(StoreError::Connect { .. }) => {
+                Some("check the URL, that the server runs, and that it accepts this user from here")
+            }
+            Self::Output { .. }
+            | Self::Runtime { .. }
+            | Self::Store(_)
+            | Self::Cluster(_)
+            | Self::Psql { .. } => None,
+        }
+    }
+
+    /// Renders the message, its causes in order, and the remedy.
+    pub fn render(&self) -> String {
+        let mut text = format!("error: {self}");
+        let mut source = self.source();
+        while let Some(cause) = source {
+            write!(text, "\n  because: {cause}").expect("a String takes any text");
+            source = cause.source();
+        }
+        if let Some(help) = self.help() {
+            write!(text, "\nhelp: {help}").expect("a String takes any text");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;
