@@ -59,6 +59,8 @@ pub trait Real:
     fn from_f64(value: f64) -> Self;
     /// Widens to `f64`, exactly.
     fn to_f64(self) -> f64;
+    /// Converts to an integer towards zero; saturates, and NaN gives 0.
+    fn to_i32(self) -> i32;
     /// Square root, correctly rounded.
     fn sqrt(self) -> Self;
     /// e to the power of `self`; for `f32` [`math::exp`].
@@ -106,6 +108,10 @@ macro_rules! real {
             #[inline(always)]
             fn to_f64(self) -> f64 {
                 f64::from(self)
+            }
+            #[inline(always)]
+            fn to_i32(self) -> i32 {
+                self as i32
             }
             #[inline(always)]
             fn sqrt(self) -> Self {

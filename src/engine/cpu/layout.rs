@@ -6,8 +6,8 @@
 use super::{Axis, check_len};
 use bytemuck::Pod;
 
-/// Side of the square tiles of a transpose: two tiles of `f64` stay in the nearest cache.
-const TILE: usize = 16;
+/// Side of the square tiles of a transpose.
+const TILE: usize = 8;
 
 /// Copies entries `start..start + len` of the axis.
 ///
@@ -61,11 +61,18 @@ pub(crate) fn transpose<T: Pod>(x: &[T], out: &mut [T], axis: Axis) {
         .zip(out.chunks_exact_mut(n * inner))
     {
         for row in (0..n).step_by(TILE) {
-            let rows = row..n.min(row + TILE);
             for column in (0..inner).step_by(TILE) {
-                for c in column..inner.min(column + TILE) {
-                    for r in rows.clone() {
-                        out[c * n + r] = x[r * inner + c];
+                let height = TILE.min(n - row);
+                let width = TILE.min(inner - column);
+                let mut tile = [[R::ZERO; TILE]; TILE];
+                for (r, tile) in tile.iter_mut().enumerate().take(height) {
+                    let from = (row + r) * inner + column;
+                    tile[..width].copy_from_slice(&x[from..from + width]);
+                }
+                for c in 0..width {
+                    let to = (column + c) * n + row;
+                    for (out, tile) in out[to..to + height].iter_mut().zip(&tile) {
+                        *out = tile[c];
                     }
                 }
             }

@@ -3,18 +3,18 @@
 //! # Invariants
 //! - Mass is kept to rounding; the mean too unless an atom was clamped.
 //! - Each output sums over source atoms in index order.
-//! - NaN in a row's inputs makes that row NaN and no other.
+//! - NaN in a row's inputs puts NaN into that row and no other.
 
 use super::simd::{self, kernel};
 use super::{Rows, check_len};
 use crate::engine::real::Real;
 
-/// Source atoms whose positions are computed at a time, and outputs summed at a time.
-const N_ATOMS: usize = 32;
+/// Source atoms whose positions are computed at a time.
+const N_ATOMS: usize = 64;
 
 /// Evenly spaced atoms from `z_min` to `z_max`, `Δz = (z_max − z_min) / (n_valid − 1)` apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Support<R> {
+pub struct Support<R> {
     /// Lowest atom.
     pub z_min: R,
     /// Highest atom, above `z_min`.
@@ -23,7 +23,7 @@ pub(crate) struct Support<R> {
 
 impl<R: Real> Support<R> {
     /// The support from −`v_max` to `v_max`.
-    pub(crate) fn symmetric(v_max: R) -> Self {
+    pub fn symmetric(v_max: R) -> Self {
         Self {
             z_min: -v_max,
             z_max: v_max,
@@ -39,8 +39,9 @@ impl<R: Real> Support<R> {
 /// With atoms `z_j = z_min + j·Δz` and `b_j = clamp((reward + discount·z_j − z_min) / Δz, 0,
 /// n_valid − 1)`: `out_i = Σ_j p_j · max(0, 1 − |b_j − i|)`, j ascending.
 ///
-/// Source: Bellemare, Dabney and Munos 2017, eq. 7, as a dense triangular kernel: no scatter.
-pub(crate) fn project<R: Real>(
+/// Source: Bellemare, Dabney and Munos 2017, eq. 7, in the form of a triangular kernel,
+/// of which only the two neighbours of each `b_j` are computed: the other weights are 0.
+pub fn project<R: Real>(
     p: &[R],
     reward: &[R],
     discount: &[R],
@@ -85,6 +86,13 @@ fn project_kernel<R: Real>(
     let Support { z_min, z_max } = support;
     let last = R::from_f64((rows.n_valid - 1) as f64);
     let spacing = (z_max - z_min) / last;
+    let last_pair = rows.n_valid as i32 - 2;
+    let nothing = Atom {
+        low: 0,
+        share_low: R::ZERO,
+        share_high: R::ZERO,
+    };
+    let mut atoms = [nothing; N_ATOMS];
     let row_pairs = p
         .chunks_exact(rows.width)
         .zip(out.chunks_exact_mut(rows.width))
@@ -94,36 +102,30 @@ fn project_kernel<R: Real>(
         out.fill(R::ZERO);
         padding.fill(R::ZERO);
         for (chunk, p) in p[..rows.n_valid].chunks(N_ATOMS).enumerate() {
-            let mut position = [R::ZERO; N_ATOMS];
-            for (j, b) in position.iter_mut().enumerate() {
+            for (j, (atom, &p)) in atoms.iter_mut().zip(p).enumerate() {
                 let z = z_min + index::<R>(chunk * N_ATOMS + j) * spacing;
-                *b = clamp((reward + discount * z - z_min) / spacing, R::ZERO, last);
+                let b = clamp((reward + discount * z - z_min) / spacing, R::ZERO, last);
+                // NaN has the pair 0, where its weights are NaN.
+                atom.low = b.to_i32().min(last_pair);
+                let i = R::from_f64(f64::from(atom.low));
+                atom.share_low = p * (R::ONE - (b - i));
+                atom.share_high = p * (R::ONE - (i + R::ONE - b));
             }
-            spread(p, &position, out);
+            for atom in &atoms[..p.len()] {
+                let low = atom.low as usize;
+                out[low] += atom.share_low;
+                out[low + 1] += atom.share_high;
+            }
         }
     }
 }
 
-/// Adds the triangular weights of a few source atoms to every output atom.
-#[inline(always)]
-fn spread<R: Real>(p: &[R], position: &[R; N_ATOMS], out: &mut [R]) {
-    for (block, out) in out.chunks_mut(N_ATOMS).enumerate() {
-        let mut target = [R::ZERO; N_ATOMS];
-        for (i, t) in target.iter_mut().enumerate() {
-            *t = index(block * N_ATOMS + i);
-        }
-        let mut sums = [R::ZERO; N_ATOMS];
-        sums[..out.len()].copy_from_slice(out);
-        for (&p, &b) in p.iter().zip(position) {
-            for (sum, &i) in sums.iter_mut().zip(&target) {
-                let weight = R::ONE - (b - i).abs();
-                // NaN passes.
-                let weight = if weight < R::ZERO { R::ZERO } else { weight };
-                *sum += p * weight;
-            }
-        }
-        out.copy_from_slice(&sums[..out.len()]);
-    }
+/// What a source atom gives to its two neighbours; all other weights of the definition are 0.
+#[derive(Clone, Copy)]
+struct Atom<R> {
+    low: i32,
+    share_low: R,
+    share_high: R,
 }
 
 /// An atom's index as a number; exact for every count of atoms in use.

@@ -6,7 +6,7 @@
 //! - [`argmax`] returns the lowest index among equals; NaN wins only if all are NaN.
 
 use super::simd::{self, kernel};
-use super::sum::{N_PARTIALS, padded, sum_kernel};
+use super::sum::{N_PARTIALS, fold, fold_tree, sum_kernel};
 use super::{Axis, check_len};
 use crate::engine::real::Real;
 
@@ -138,18 +138,8 @@ fn tree_of_rows<R: Real>(partials: &mut [[R; N_COLUMNS]; N_PARTIALS], n_live: us
 fn max_last<R: Real>(x: &[R], out: &mut [R], n: usize) {
     for (row, max) in out.iter_mut().enumerate() {
         let mut tops = [R::NEG_INFINITY; N_PARTIALS];
-        let (blocks, tail) = x[row * n..(row + 1) * n].as_chunks::<N_PARTIALS>();
-        for block in blocks {
-            raise(&mut tops, block);
-        }
-        if !tail.is_empty() {
-            raise(&mut tops, &padded(tail, R::NEG_INFINITY));
-        }
-        for half in [16, 8, 4, 2, 1] {
-            let (low, high) = tops.split_at_mut(half);
-            raise(low, &high[..half]);
-        }
-        *max = canonical(tops[0]);
+        fold(&mut tops, &x[row * n..(row + 1) * n], larger);
+        *max = canonical(fold_tree(tops, larger));
     }
 }
 
@@ -162,7 +152,9 @@ fn max_middle<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
     for (x, out) in x.chunks_exact(n * inner).zip(out.chunks_exact_mut(inner)) {
         out.fill(R::NEG_INFINITY);
         for row in x.chunks_exact(inner) {
-            raise(out, row);
+            for (max, &x) in out.iter_mut().zip(row) {
+                *max = larger(*max, x);
+            }
         }
         for max in out {
             *max = canonical(*max);
@@ -170,12 +162,10 @@ fn max_middle<R: Real>(x: &[R], out: &mut [R], axis: Axis) {
     }
 }
 
-/// Replaces each entry of `tops` by `x` where that is larger or NaN.
+/// The larger of two; NaN if either is.
 #[inline(always)]
-fn raise<R: Real>(tops: &mut [R], x: &[R]) {
-    for (top, &x) in tops.iter_mut().zip(x) {
-        *top = if x > *top || x.is_nan() { x } else { *top };
-    }
+fn larger<R: Real>(top: R, x: R) -> R {
+    if x > top || x.is_nan() { x } else { top }
 }
 
 /// Turns −0 into +0 and every NaN into the same one.

@@ -8,9 +8,23 @@
 //!   distance would be NaN.
 
 use super::simd::{self, kernel};
-use super::sum::{N_PARTIALS, add, add_products, dot_kernel, padded, sum_kernel, tree};
+use super::sum::{
+    N_PARTIALS, add_all, add_all_products, dot_kernel, fold, fold_tree, sum_kernel, tree,
+};
 use super::{Rows, check_len};
 use crate::engine::real::Real;
+
+/// Entries of a row handled at a time where no output can hold them; a multiple of the partials.
+const N_BUFFER: usize = 8 * N_PARTIALS;
+/// Elements of an output that are handled in one tile.
+const N_TILE: usize = 1024;
+
+impl Rows {
+    /// Elements of as many whole rows, at least one, as stay in the nearest cache.
+    fn n_tile(self) -> usize {
+        self.width * (N_TILE / self.width).max(1)
+    }
+}
 
 /// Softmax of each row: subtract the maximum, exponentiate, sum, divide.
 ///
@@ -90,16 +104,16 @@ kernel!(CrossEntropyGrad<'a, R> {
 
 #[inline(always)]
 fn softmax_kernel<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
-    let row_pairs = x
-        .chunks_exact(rows.width)
-        .zip(out.chunks_exact_mut(rows.width));
-    for (x, out) in row_pairs {
-        let (out, padding) = out.split_at_mut(rows.n_valid);
-        let sum = exponentials(&x[..rows.n_valid], out);
-        for value in out {
-            *value /= sum;
+    let n_tile = rows.n_tile();
+    for (x, out) in x.chunks(n_tile).zip(out.chunks_mut(n_tile)) {
+        exponentials(x, out, rows);
+        for out in out.chunks_exact_mut(rows.width) {
+            // The zeros of the padding add nothing.
+            let sum = sum_kernel(out);
+            for e in &mut out[..rows.n_valid] {
+                *e /= sum;
+            }
         }
-        padding.fill(R::ZERO);
     }
 }
 
@@ -122,33 +136,33 @@ fn softmax_grad_kernel<R: Real>(p: &[R], g: &[R], out: &mut [R], rows: Rows) {
 
 #[inline(always)]
 fn cross_entropy_kernel<R: Real>(logits: &[R], target: &[R], out: &mut [R], rows: Rows) {
+    let mut buffer = [R::ZERO; N_BUFFER];
     let row_pairs = logits
         .chunks_exact(rows.width)
         .zip(target.chunks_exact(rows.width))
         .zip(out);
     for ((x, t), out) in row_pairs {
-        let (x_blocks, x_tail) = x[..rows.n_valid].as_chunks::<N_PARTIALS>();
-        let (t_blocks, t_tail) = t[..rows.n_valid].as_chunks::<N_PARTIALS>();
-        // Read once: a partial block is costly to load.
-        let tails = (!x_tail.is_empty())
-            .then(|| (padded(x_tail, R::NEG_INFINITY), padded(t_tail, R::ZERO)));
-        let top = row_max(x_blocks, tails.as_ref().map(|(x, _)| x));
+        let (x, t) = (&x[..rows.n_valid], &t[..rows.n_valid]);
+        let top = row_max(x);
         let mut partials = [R::ZERO; N_PARTIALS];
-        for block in x_blocks.iter().chain(tails.as_ref().map(|(x, _)| x)) {
-            add(&mut partials, &exp_block(block, top));
+        for x in x.chunks(N_BUFFER) {
+            let e = &mut buffer[..x.len().next_multiple_of(8)];
+            for (e, &x) in e.iter_mut().zip(x) {
+                *e = x - top;
+            }
+            for e in e.iter_mut() {
+                *e = e.exp();
+            }
+            add_all(&mut partials, &e[..x.len()]);
         }
         let lse = top + tree(partials).ln();
         let mut partials = [R::ZERO; N_PARTIALS];
-        for (x, t) in x_blocks.iter().zip(t_blocks) {
-            add_products(&mut partials, t, &x.map(|x| lse - x));
-        }
-        if let Some((x, t)) = &tails {
-            // Beyond the row x is −∞ and its distance must not meet the target's 0.
-            let mut distance = [R::ZERO; N_PARTIALS];
-            for (j, (d, &x)) in distance.iter_mut().zip(x).enumerate() {
-                *d = if j < x_tail.len() { lse - x } else { R::ZERO };
+        for (x, t) in x.chunks(N_BUFFER).zip(t.chunks(N_BUFFER)) {
+            let distance = &mut buffer[..x.len()];
+            for (d, &x) in distance.iter_mut().zip(x) {
+                *d = lse - x;
             }
-            add_products(&mut partials, t, &distance);
+            add_all_products(&mut partials, t, distance);
         }
         *out = tree(partials);
     }
@@ -162,73 +176,61 @@ fn cross_entropy_grad_kernel<R: Real>(
     out: &mut [R],
     rows: Rows,
 ) {
-    let row_pairs = logits
-        .chunks_exact(rows.width)
-        .zip(target.chunks_exact(rows.width))
-        .zip(out.chunks_exact_mut(rows.width))
-        .zip(grad_out);
-    for (((x, t), out), &grad_out) in row_pairs {
-        let t = &t[..rows.n_valid];
-        let (out, padding) = out.split_at_mut(rows.n_valid);
-        let sum = exponentials(&x[..rows.n_valid], out);
-        let mass = sum_kernel(t);
-        for (out, &t) in out.iter_mut().zip(t) {
-            *out = grad_out * (*out / sum * mass - t);
+    let n_tile = rows.n_tile();
+    let tiles = logits
+        .chunks(n_tile)
+        .zip(target.chunks(n_tile))
+        .zip(out.chunks_mut(n_tile))
+        .zip(grad_out.chunks(n_tile / rows.width));
+    for (((x, t), out), grad_out) in tiles {
+        exponentials(x, out, rows);
+        let row_pairs = out
+            .chunks_exact_mut(rows.width)
+            .zip(t.chunks_exact(rows.width))
+            .zip(grad_out);
+        for ((out, t), &grad_out) in row_pairs {
+            let t = &t[..rows.n_valid];
+            let sum = sum_kernel(out);
+            let mass = sum_kernel(t);
+            for (out, &t) in out.iter_mut().zip(t) {
+                *out = grad_out * (*out / sum * mass - t);
+            }
         }
-        padding.fill(R::ZERO);
     }
-}
-
-/// Writes `exp(x − max x)` to `out` and returns its sum.
-#[inline(always)]
-fn exponentials<R: Real>(x: &[R], out: &mut [R]) -> R {
-    let (x_blocks, x_tail) = x.as_chunks::<N_PARTIALS>();
-    let (out_blocks, out_tail) = out.as_chunks_mut::<N_PARTIALS>();
-    let tail = (!x_tail.is_empty()).then(|| padded(x_tail, R::NEG_INFINITY));
-    let top = row_max(x_blocks, tail.as_ref());
-    let mut partials = [R::ZERO; N_PARTIALS];
-    for (x, out) in x_blocks.iter().zip(out_blocks) {
-        *out = exp_block(x, top);
-        add(&mut partials, out);
-    }
-    if let Some(x) = &tail {
-        // exp(−∞) is 0, so the entries beyond the row add nothing.
-        let e = exp_block(x, top);
-        out_tail.copy_from_slice(&e[..out_tail.len()]);
-        add(&mut partials, &e);
-    }
-    tree(partials)
 }
 
 /// Largest entry of a row; NaN may or may not be passed over, since it reaches the sum anyway.
 #[inline(always)]
-fn row_max<R: Real>(blocks: &[[R; N_PARTIALS]], tail: Option<&[R; N_PARTIALS]>) -> R {
+fn row_max<R: Real>(x: &[R]) -> R {
+    let larger = |top, x| if x > top { x } else { top };
     let mut tops = [R::NEG_INFINITY; N_PARTIALS];
-    for block in blocks.iter().chain(tail) {
-        for (top, &x) in tops.iter_mut().zip(block) {
-            *top = if x > *top { x } else { *top };
-        }
-    }
-    for half in [16, 8, 4, 2, 1] {
-        for j in 0..half {
-            tops[j] = if tops[j + half] > tops[j] {
-                tops[j + half]
-            } else {
-                tops[j]
-            };
-        }
-    }
-    tops[0]
+    fold(&mut tops, x, larger);
+    fold_tree(tops, larger)
 }
 
-/// `exp(x − top)`, entry by entry.
+/// Writes `exp(x − max x)` for each row of a tile, and 0 to its padding.
+///
+/// One loop takes the exponentials of all rows: row by row, the ends of rows would cost as much
+/// as the rest.
 #[inline(always)]
-fn exp_block<R: Real>(x: &[R; N_PARTIALS], top: R) -> [R; N_PARTIALS] {
-    let mut e = [R::ZERO; N_PARTIALS];
-    for (e, &x) in e.iter_mut().zip(x) {
-        *e = (x - top).exp();
+fn exponentials<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
+    let row_pairs = x
+        .chunks_exact(rows.width)
+        .zip(out.chunks_exact_mut(rows.width));
+    for (x, out) in row_pairs {
+        let x = &x[..rows.n_valid];
+        let top = row_max(x);
+        for (e, &x) in out.iter_mut().zip(x) {
+            *e = x - top;
+        }
+        out[rows.n_valid..].fill(R::ZERO);
     }
-    e
+    for e in out.iter_mut() {
+        *e = e.exp();
+    }
+    for out in out.chunks_exact_mut(rows.width) {
+        out[rows.n_valid..].fill(R::ZERO);
+    }
 }
 
 #[cfg(test)]

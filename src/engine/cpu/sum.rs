@@ -47,61 +47,64 @@ kernel!(Dot<'a, R> { x: &'a [R], y: &'a [R] } -> R = dot_kernel);
 #[inline(always)]
 pub(super) fn sum_kernel<R: Real>(x: &[R]) -> R {
     let mut partials = [R::ZERO; N_PARTIALS];
-    let (blocks, tail) = x.as_chunks::<N_PARTIALS>();
-    for block in blocks {
-        add(&mut partials, block);
-    }
-    if !tail.is_empty() {
-        add(&mut partials, &padded(tail, R::ZERO));
-    }
+    add_all(&mut partials, x);
     tree(partials)
 }
 
 #[inline(always)]
 pub(super) fn dot_kernel<R: Real>(x: &[R], y: &[R]) -> R {
     let mut partials = [R::ZERO; N_PARTIALS];
-    let (x_blocks, x_tail) = x.as_chunks::<N_PARTIALS>();
-    let (y_blocks, y_tail) = y.as_chunks::<N_PARTIALS>();
-    for (a, b) in x_blocks.iter().zip(y_blocks) {
-        add_products(&mut partials, a, b);
-    }
-    if !x_tail.is_empty() {
-        let (a, b) = (padded(x_tail, R::ZERO), padded(y_tail, R::ZERO));
-        add_products(&mut partials, &a, &b);
-    }
+    add_all_products(&mut partials, x, y);
     tree(partials)
 }
 
-/// A block of 32 whose first entries are `x` and the rest `fill`.
+/// Adds `x` to the partials; element 0 goes to partial 0.
 #[inline(always)]
-pub(super) fn padded<R: Real>(x: &[R], fill: R) -> Partials<R> {
-    let mut block = [fill; N_PARTIALS];
-    block[..x.len()].copy_from_slice(x);
-    block
+pub(super) fn add_all<R: Real>(partials: &mut Partials<R>, x: &[R]) {
+    fold(partials, x, |p, x| p + x);
 }
 
-/// Adds a block of 32 elements to their partials.
+/// Folds `x` into the partials: element `i` into partial `i % 32`, in index order.
 #[inline(always)]
-pub(super) fn add<R: Real>(partials: &mut Partials<R>, block: &Partials<R>) {
-    for (p, &x) in partials.iter_mut().zip(block) {
-        *p += x;
+pub(super) fn fold<R: Real>(partials: &mut Partials<R>, x: &[R], combine: impl Fn(R, R) -> R) {
+    let (blocks, tail) = x.as_chunks::<N_PARTIALS>();
+    for block in blocks {
+        for (p, &x) in partials.iter_mut().zip(block) {
+            *p = combine(*p, x);
+        }
+    }
+    for (p, &x) in partials.iter_mut().zip(tail) {
+        *p = combine(*p, x);
     }
 }
 
-/// Adds the products of two blocks of 32 elements to their partials.
+/// Adds the products of `x` and `y` to the partials; element 0 goes to partial 0.
 #[inline(always)]
-pub(super) fn add_products<R: Real>(partials: &mut Partials<R>, a: &Partials<R>, b: &Partials<R>) {
-    for ((p, &x), &y) in partials.iter_mut().zip(a).zip(b) {
+pub(super) fn add_all_products<R: Real>(partials: &mut Partials<R>, x: &[R], y: &[R]) {
+    let (x_blocks, x_tail) = x.as_chunks::<N_PARTIALS>();
+    let (y_blocks, y_tail) = y.as_chunks::<N_PARTIALS>();
+    for (x, y) in x_blocks.iter().zip(y_blocks) {
+        for ((p, &x), &y) in partials.iter_mut().zip(x).zip(y) {
+            *p += x * y;
+        }
+    }
+    for ((p, &x), &y) in partials.iter_mut().zip(x_tail).zip(y_tail) {
         *p += x * y;
     }
 }
 
 /// Sums the partials: `p[j] += p[j + half]` for half = 16, 8, 4, 2, 1.
 #[inline(always)]
-pub(super) fn tree<R: Real>(mut p: Partials<R>) -> R {
+pub(super) fn tree<R: Real>(partials: Partials<R>) -> R {
+    fold_tree(partials, |p, q| p + q)
+}
+
+/// Combines the partials in the order of the tree.
+#[inline(always)]
+pub(super) fn fold_tree<R: Real>(mut p: Partials<R>, combine: impl Fn(R, R) -> R) -> R {
     for half in [16, 8, 4, 2, 1] {
         for j in 0..half {
-            p[j] += p[j + half];
+            p[j] = combine(p[j], p[j + half]);
         }
     }
     p[0]

@@ -51,6 +51,10 @@ pub(crate) struct AdamState<'a, R> {
 /// `v = β₂v + (1−β₂)(g·g)`, `d = √(v·(1/bias₂)) + ε`,
 /// `θ = (θ − (lr·weight_decay)·θ) − (lr/bias₁)·m / d`, `target = target + τ(θ − target)`.
 ///
+/// Moments below 2⁻¹⁰⁰ in magnitude become 0, far below what ε lets through: a unit whose
+/// gradient has died would otherwise hold its first moment among the denormals for good, where
+/// processors are slow.
+///
 /// Source: Loshchilov and Hutter 2019, Algorithm 2, with the decay scaled by `lr` (PyTorch).
 pub(crate) fn adam<R: Real>(step: &AdamStep<R>, state: AdamState<'_, R>, grad: &[R]) {
     let AdamState {
@@ -153,6 +157,7 @@ struct Scalars<R> {
     lr_corrected: R,
     inverse_bias2: R,
     decay: R,
+    tiny: R,
 }
 
 impl<R: Real> Scalars<R> {
@@ -165,14 +170,25 @@ impl<R: Real> Scalars<R> {
             lr_corrected: step.lr / step.bias1,
             inverse_bias2: R::ONE / step.bias2,
             decay: step.lr * step.weight_decay,
+            tiny: R::from_f64((-100f64).exp2()),
+        }
+    }
+
+    /// Turns a moment below 2⁻¹⁰⁰ into 0; NaN passes.
+    #[inline(always)]
+    fn flush(&self, moment: R) -> R {
+        if moment.abs() < self.tiny {
+            R::ZERO
+        } else {
+            moment
         }
     }
 
     #[inline(always)]
     fn apply(&self, theta: &mut R, m: &mut R, v: &mut R, grad: R) {
         let g = grad * self.step.grad_scale;
-        *m = self.step.beta1 * *m + self.rest1 * g;
-        *v = self.step.beta2 * *v + self.rest2 * (g * g);
+        *m = self.flush(self.step.beta1 * *m + self.rest1 * g);
+        *v = self.flush(self.step.beta2 * *v + self.rest2 * (g * g));
         let denominator = (*v * self.inverse_bias2).sqrt() + self.step.eps;
         *theta = (*theta - self.decay * *theta) - self.lr_corrected * *m / denominator;
     }
