@@ -8,8 +8,9 @@
 
 use super::casts;
 use super::graph::{Builder, DType, Graph, NodeId, Shape};
-use super::op::{Effect, StateId, TableId};
+use super::op::{Effect, Leaf, Matrix, Op, StateId, TableId};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// What a state holds when a run enters a lane.
@@ -156,7 +157,7 @@ impl Program {
     /// - `build`: emits the graph and returns the effects.
     ///
     /// # Panics
-    /// If an effect does not fit its state, a defect of the model.
+    /// If the graph or an effect does not fit the declarations, a defect of the model.
     pub fn phase(
         &mut self,
         section: Section,
@@ -201,9 +202,8 @@ impl Program {
             for phase in copy.section_mut(section) {
                 let roots = phase.roots();
                 let (graph, images) = casts::apply(&phase.graph, &roots, dtype, &self.blocks);
-                let image =
-                    |id: NodeId| images[roots.iter().position(|r| *r == id).expect("a root")];
-                phase.effects = phase.effects.iter().map(|e| e.map_nodes(image)).collect();
+                let image: HashMap<NodeId, NodeId> = roots.into_iter().zip(images).collect();
+                phase.effects = phase.effects.iter().map(|e| e.map_nodes(|id| image[&id])).collect();
                 phase.graph = graph;
             }
         }
@@ -225,37 +225,120 @@ impl Program {
         hex
     }
 
+    /// Panics unless a phase fits the declarations and its effects fit their states.
     fn check(&self, phase: &Phase) {
-        let node = |id: NodeId| phase.graph.node(id);
+        if let Err(error) = phase.graph.verify() {
+            panic!("{}: {error}", phase.name);
+        }
+        for node in phase.graph.nodes() {
+            let Op::Leaf(leaf) = &node.op else { continue };
+            let (name, declared) = match leaf {
+                Leaf::State { id, .. } => {
+                    let state = &self.states[id.0 as usize];
+                    (&state.name, (&state.shape, state.dtype))
+                }
+                Leaf::Table { id, .. } => {
+                    let table = &self.tables[id.0 as usize];
+                    (&table.name, (&table.shape, table.dtype))
+                }
+                Leaf::Argument { .. } => panic!("{}: an argument outside a loop", phase.name),
+                Leaf::Constant { .. } => continue,
+            };
+            let got = (&node.shape, node.dtype);
+            assert!(got == declared, "{}: {name} is {declared:?}, read as {got:?}", phase.name);
+        }
         for effect in &phase.effects {
-            match effect {
-                Effect::Store { state, value, .. } => {
-                    let state = &self.states[state.0 as usize];
-                    let value = node(*value);
-                    let fits = value.dtype == state.dtype
-                        || (value.dtype.is_real() && state.dtype.is_real());
-                    assert!(
-                        value.shape == state.shape && fits,
-                        "{}: a store into {} needs {:?}{}, got {:?}{}",
-                        phase.name, state.name, state.dtype, state.shape, value.dtype, value.shape
-                    );
-                }
-                Effect::RingPush { state, value, .. } => {
-                    let state = &self.states[state.0 as usize];
-                    let value = node(*value);
-                    assert!(
-                        state.shape.0[1..] == value.shape.0[..]
-                            && value.dtype.is_real() == state.dtype.is_real(),
-                        "{}: a row of {} is {:?}, got {}",
-                        phase.name, state.name, &state.shape.0[1..], value.shape
-                    );
-                }
-                Effect::Adam { param, grad, .. } => {
-                    let state = &self.states[param.0 as usize];
-                    assert_eq!(state.shape, node(*grad).shape, "{}: Adam", phase.name);
-                }
-                Effect::SpectralNorm { .. } => {}
+            Fit { program: self, phase }.effect(effect);
+        }
+    }
+}
+
+/// Checks of one phase's effects; each panics with what does not fit.
+struct Fit<'a> {
+    program: &'a Program,
+    phase: &'a Phase,
+}
+
+impl Fit<'_> {
+    fn effect(&self, effect: &Effect) {
+        match effect {
+            Effect::Store { state, value, guard } => {
+                let (shape, dtype) = self.state(*state);
+                self.node("value of a store", *value, shape, dtype);
+                self.guard(*guard);
             }
+            Effect::RingPush { state, row, value, guard } => {
+                let (shape, dtype) = self.state(*state);
+                assert!(shape.rank() > 0, "{}: a ring has rows", self.phase.name);
+                self.node("pushed row", *value, &Shape(shape.0[1..].to_vec()), dtype);
+                self.node("row number", *row, &Shape::default(), DType::I32);
+                self.guard(*guard);
+            }
+            Effect::Adam {
+                param,
+                m,
+                v,
+                target,
+                grad,
+                grad_scale,
+                step,
+                lr,
+                beta1,
+                beta2,
+                eps,
+                weight_decay,
+                guard,
+            } => {
+                let (shape, dtype) = self.state(*param);
+                for block in [*m, *v].into_iter().chain(target.map(|(block, _)| block)) {
+                    assert_eq!(self.state(block), (shape, dtype), "{}: Adam", self.phase.name);
+                }
+                self.node("gradient", *grad, shape, DType::F32);
+                self.node("step", *step, &Shape::default(), DType::I32);
+                for id in [grad_scale, lr, beta1, beta2, eps, weight_decay] {
+                    self.scalar("coefficient", *id);
+                }
+                if let Some((_, tau)) = target {
+                    self.scalar("rate of the target", *tau);
+                }
+                self.guard(*guard);
+            }
+            Effect::SpectralNorm { param, u, v, matrices, sigma_max, n_iterations, guard } => {
+                let [param, u, v] = [*param, *u, *v].map(|id| self.state(id).0.n_elements());
+                let fits = |m: &Matrix| {
+                    m.offset + m.rows * m.cols <= param
+                        && m.u_offset + m.rows <= u
+                        && m.v_offset + m.cols <= v
+                };
+                let all_fit = matrices.iter().all(fits) && *n_iterations > 0;
+                assert!(all_fit, "{}: {matrices:?} of {param} elements", self.phase.name);
+                self.scalar("bound", *sigma_max);
+                self.guard(*guard);
+            }
+        }
+    }
+
+    fn state(&self, id: StateId) -> (&Shape, DType) {
+        let state = &self.program.states[id.0 as usize];
+        (&state.shape, state.dtype)
+    }
+
+    fn node(&self, what: &str, id: NodeId, shape: &Shape, dtype: DType) {
+        let node = self.phase.graph.node(id);
+        assert!(
+            node.shape == *shape && node.dtype == dtype,
+            "{}: the {what} is {:?}{}, expected {dtype:?}{shape}",
+            self.phase.name, node.dtype, node.shape
+        );
+    }
+
+    fn scalar(&self, what: &str, id: NodeId) {
+        self.node(what, id, &Shape::default(), DType::F32);
+    }
+
+    fn guard(&self, guard: Option<NodeId>) {
+        if let Some(guard) = guard {
+            self.scalar("guard", guard);
         }
     }
 }

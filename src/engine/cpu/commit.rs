@@ -4,9 +4,8 @@ use super::memory::Arena;
 use super::spectral::{Spectral, spectral_norm};
 use super::step::{self, Ctx};
 use super::update::{AdamState, AdamStep, adam, bias_correction};
-use crate::engine::graph::Shape;
 use crate::engine::op::Matrix;
-use crate::engine::plan::{Commit, Operand, Source};
+use crate::engine::plan::{Commit, Operand};
 use crate::engine::real::Real;
 use bytemuck::Pod;
 
@@ -28,12 +27,7 @@ pub(crate) fn run<R: Real>(ctx: &Ctx<'_>, arena: &mut Arena, commit: &Commit) {
             let n_rows = state.shape.0[0];
             let at = usize::try_from(at).ok().filter(|at| *at < n_rows);
             let at = at.unwrap_or_else(|| panic!("row outside a ring of {n_rows}"));
-            let Source::Lane { buffer, offset } = state.source else {
-                unreachable!("states lie in the arena")
-            };
-            let source = Source::Lane { buffer, offset: offset + at * value.n() };
-            let shape = Shape(state.shape.0[1..].to_vec());
-            step::copy(ctx, arena, value, &Operand { source, shape, dtype: state.dtype });
+            step::copy_part(ctx, arena, (value, 0), (state, at * value.n()), value.n());
         }
         Commit::Adam { blocks, target, grad, scalars, step, .. } => {
             let [grad_scale, lr, beta1, beta2, eps, weight_decay] =

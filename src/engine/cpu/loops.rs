@@ -2,7 +2,7 @@
 
 use super::memory::Arena;
 use super::step::{self, Ctx, Scratch};
-use crate::engine::plan::{LoopPlan, Operand, Source};
+use crate::engine::plan::{LoopPlan, Operand};
 use crate::engine::real::Real;
 
 /// Runs the loop; its output is laid out as [`crate::engine::op::Recur`] says.
@@ -22,20 +22,22 @@ pub(crate) fn run<R: Real>(
     let order = (0..plan.n_steps).map(|i| if plan.is_reversed { plan.n_steps - 1 - i } else { i });
     for time in order {
         for (argument, input) in plan.slices.iter().zip(&inputs[n_carries..]) {
-            let slice = part(input, time * argument.n(), argument);
-            step::copy(ctx, arena, &slice, argument);
+            let n = argument.n();
+            step::copy_part(ctx, arena, (input, time * n), (argument, 0), n);
         }
         let mut start = n_final;
         for carry in &plan.carries {
-            step::copy(ctx, arena, carry, &part(output, start + time * carry.n(), carry));
-            start += plan.n_steps * carry.n();
+            let n = carry.n();
+            step::copy_part(ctx, arena, (carry, 0), (output, start + time * n), n);
+            start += plan.n_steps * n;
         }
         for inner in &plan.steps {
             step::run(ctx, arena, scratch, inner);
         }
         for value in &plan.outputs {
-            step::copy(ctx, arena, value, &part(output, start + time * value.n(), value));
-            start += plan.n_steps * value.n();
+            let n = value.n();
+            step::copy_part(ctx, arena, (value, 0), (output, start + time * n), n);
+            start += plan.n_steps * n;
         }
         for (carry, next) in plan.carries.iter().zip(&plan.next) {
             step::copy(ctx, arena, next, carry);
@@ -43,16 +45,7 @@ pub(crate) fn run<R: Real>(
     }
     let mut start = 0;
     for carry in &plan.carries {
-        step::copy(ctx, arena, carry, &part(output, start, carry));
+        step::copy_part(ctx, arena, (carry, 0), (output, start), carry.n());
         start += carry.n();
     }
-}
-
-/// The piece of `whole` from element `at` on, with the extents of `like`.
-fn part(whole: &Operand, at: usize, like: &Operand) -> Operand {
-    let Source::Lane { buffer, offset } = whole.source else {
-        unreachable!("sequences lie in the arena")
-    };
-    let source = Source::Lane { buffer, offset: offset + at };
-    Operand { source, shape: like.shape.clone(), dtype: whole.dtype }
 }

@@ -82,9 +82,16 @@ impl<'a> Inputs<'a> {
         elements
     }
 
-    /// Returns the only element of a scalar.
-    pub(crate) fn scalar<T: Pod>(&self, operand: &Operand) -> T {
-        self.get::<T>(operand)[0]
+    /// Returns the bytes of `n` elements of an operand from element `at` on.
+    pub(crate) fn bytes(&self, operand: &Operand, at: usize, n: usize) -> &'a [u8] {
+        let width = self.plan.elements.of(operand.dtype);
+        match self.plan.range(operand) {
+            Some(range) => {
+                let start = range.start + at * width;
+                self.rest.get(start..start + n * width)
+            }
+            None => &table_elements::<u8>(self.tables, operand)[at * width..][..n * width],
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::engine::op::env::STEP_WIDTH;
 use crate::engine::op::{
     EnvOp, Gather, Gemm, Layout, Loss, Op, Random, Reduce, ReduceKind, Replay,
 };
-use crate::engine::plan::{INPUTS_MAX, Kernel, Operand, Plan, Source, Step};
+use crate::engine::plan::{INPUTS_MAX, Kernel, Operand, Plan, Step};
 use crate::engine::real::Real;
 use crate::engine::rng;
 use bytemuck::Pod;
@@ -36,24 +36,38 @@ pub(crate) struct Scratch<R> {
 impl<R: Real> Scratch<R> {
     /// Allocates for the largest step of a plan.
     pub(crate) fn new(plan: &Plan) -> Self {
-        let mut n_uniform = 0;
-        let mut n_index = 0;
-        for step in plan.sections.iter().flatten().flat_map(|phase| &phase.steps) {
-            match &step.kernel {
-                Kernel::Op(Op::Random(_)) => n_uniform = n_uniform.max(step.output.n()),
-                Kernel::Op(Op::Replay(Replay::Sample { .. })) => {
-                    n_uniform = n_uniform.max(step.output.n());
-                }
-                Kernel::Op(Op::Replay(Replay::NStep { .. })) => {
-                    n_index = n_index.max(step.output.n() / 3);
-                }
-                Kernel::Op(_) | Kernel::Region(_) | Kernel::Copy | Kernel::Loop(_) => {}
-            }
+        let mut need = Need::default();
+        for phase in plan.sections.iter().flatten() {
+            need.count(&phase.steps);
         }
         Self {
             region: vec![R::ZERO; region::SCRATCH],
-            uniform: vec![0.0; n_uniform],
-            index: vec![0; n_index],
+            uniform: vec![0.0; need.n_uniform],
+            index: vec![0; need.n_index],
+        }
+    }
+}
+
+/// Elements that the largest step needs.
+#[derive(Default)]
+struct Need {
+    n_uniform: usize,
+    n_index: usize,
+}
+
+impl Need {
+    fn count(&mut self, steps: &[Step]) {
+        for step in steps {
+            match &step.kernel {
+                Kernel::Op(Op::Random(_) | Op::Replay(Replay::Sample { .. })) => {
+                    self.n_uniform = self.n_uniform.max(step.output.n());
+                }
+                Kernel::Op(Op::Replay(Replay::NStep { .. })) => {
+                    self.n_index = self.n_index.max(step.output.n() / 3);
+                }
+                Kernel::Loop(inner) => self.count(&inner.steps),
+                Kernel::Op(_) | Kernel::Region(_) | Kernel::Copy => {}
+            }
         }
     }
 }
@@ -97,22 +111,22 @@ pub(crate) fn split<'a>(
 
 /// Copies an operand of any source, byte for byte.
 pub(crate) fn copy(ctx: &Ctx<'_>, arena: &mut Arena, from: &Operand, to: &Operand) {
-    let (inputs, out) = split(ctx, arena, to);
-    match (from.source, from.dtype) {
-        (Source::Lane { .. }, DType::F64) => out.copy_from_slice(as_bytes::<f64>(inputs, from)),
-        (Source::Table(_), DType::F64) => out.copy_from_slice(as_bytes::<f64>(inputs, from)),
-        (_, DType::I32) => out.copy_from_slice(as_bytes::<i32>(inputs, from)),
-        (_, DType::F32 | DType::Tf32 | DType::Bf16) if ctx.plan.elements.f32 == 8 => {
-            out.copy_from_slice(as_bytes::<f64>(inputs, from));
-        }
-        (_, DType::F32 | DType::Tf32 | DType::Bf16) => {
-            out.copy_from_slice(as_bytes::<f32>(inputs, from));
-        }
-    }
+    copy_part(ctx, arena, (from, 0), (to, 0), from.n());
 }
 
-fn as_bytes<'a, T: Pod>(inputs: Inputs<'a>, operand: &Operand) -> &'a [u8] {
-    bytemuck::cast_slice(inputs.get::<T>(operand))
+/// Copies `n` elements between parts of two operands, each given with its first element.
+pub(crate) fn copy_part(
+    ctx: &Ctx<'_>,
+    arena: &mut Arena,
+    (from, from_at): (&Operand, usize),
+    (to, to_at): (&Operand, usize),
+    n: usize,
+) {
+    let width = ctx.plan.elements.of(to.dtype);
+    let start = ctx.plan.range(to).expect("outputs lie in the arena").start + to_at * width;
+    let (rest, out) = arena.split(start..start + n * width);
+    let inputs = Inputs { plan: ctx.plan, rest, tables: ctx.tables };
+    out.copy_from_slice(inputs.bytes(from, from_at, n));
 }
 
 /// Operands of a step by position.

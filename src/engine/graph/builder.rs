@@ -32,6 +32,11 @@ impl<'g> Builder<'g> {
         self.graph.node(id).shape.clone()
     }
 
+    /// Returns the type of a node.
+    pub fn dtype(&self, id: NodeId) -> DType {
+        self.graph.node(id).dtype
+    }
+
     /// Appends any op.
     #[track_caller]
     pub fn push(&mut self, op: Op, inputs: &[NodeId]) -> NodeId {

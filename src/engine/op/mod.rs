@@ -212,11 +212,13 @@ fn infer_leaf(leaf: &Leaf, inputs: &[&Node]) -> Result<(Shape, DType), GraphErro
         | Leaf::Table { shape, dtype, .. }
         | Leaf::Argument { shape, dtype, .. } => Ok((shape.clone(), *dtype)),
         Leaf::Constant { shape, bits, dtype } => {
-            if shape.n_elements() == bits.len() {
-                Ok((shape.clone(), *dtype))
-            } else {
-                Err(shape_error("constant", inputs, "element count must equal the shape's"))
+            if shape.n_elements() != bits.len() {
+                return Err(shape_error("constant", inputs, "element count must equal the shape's"));
             }
+            if matches!(dtype, DType::Tf32 | DType::Bf16) {
+                return Err(type_error("constant", inputs, "a narrow constant is an F32 one, cast"));
+            }
+            Ok((shape.clone(), *dtype))
         }
     }
 }

@@ -67,6 +67,17 @@ impl Recur {
         format!("recur[{} {direction}]", self.n_steps)
     }
 
+    /// Copies the loop with its body rewritten: `(body, roots) -> (new body, images of the roots)`.
+    pub(crate) fn map_body(
+        &self,
+        rewrite: impl FnOnce(&Graph, &[NodeId]) -> (Graph, Vec<NodeId>),
+    ) -> Self {
+        let roots: Vec<NodeId> = self.body.next.iter().chain(&self.body.outputs).copied().collect();
+        let (graph, mut next) = rewrite(&self.body.graph, &roots);
+        let outputs = next.split_off(self.n_carries);
+        Self { body: Arc::new(Body::new(graph, next, outputs)), ..self.clone() }
+    }
+
     fn carry_shape(&self, k: usize) -> &Shape {
         &self.body.graph.node(self.body.next[k]).shape
     }
@@ -128,6 +139,11 @@ impl Recur {
                 got: inputs.len(),
             });
         }
+        let sequences = self.n_carries..self.n_carries + self.n_sequences;
+        let has_time = |input: &&Node| input.shape.0.first() == Some(&self.n_steps);
+        if self.n_steps == 0 || !inputs[sequences.clone()].iter().all(has_time) {
+            return fail("the first axis of a sequence is time, at least one step");
+        }
         for node in self.body.graph.nodes() {
             let Op::Leaf(leaf) = &node.op else { continue };
             let Leaf::Argument { position, shape, dtype } = leaf else {
@@ -140,13 +156,11 @@ impl Recur {
             let Some(input) = inputs.get(position) else {
                 return fail("every argument of the body needs an operand");
             };
-            let is_sequence =
-                (self.n_carries..self.n_carries + self.n_sequences).contains(&position);
-            let got = if is_sequence { &input.shape.0[1..] } else { &input.shape.0[..] };
-            if got != shape.0 || (is_sequence && input.shape.0[0] != self.n_steps) {
+            let skip = usize::from(sequences.contains(&position));
+            if input.shape.0[skip..] != shape.0 {
                 return fail("operands must fit the body's arguments");
             }
-            if input.dtype.is_real() != dtype.is_real() {
+            if input.dtype != *dtype {
                 return Err(type_error(&name, inputs, "operands must fit the body's arguments"));
             }
         }
@@ -154,6 +168,11 @@ impl Recur {
             if input.shape != *self.carry_shape(k) {
                 return fail("a carry keeps its shape");
             }
+        }
+        let is_f32 = |id: &NodeId| self.body.graph.node(*id).dtype == DType::F32;
+        let carries_are_f32 = inputs[..self.n_carries].iter().all(|input| input.dtype == DType::F32);
+        if !carries_are_f32 || !self.body.next.iter().chain(&self.body.outputs).all(is_f32) {
+            return Err(type_error(&name, inputs, "carries and outputs are F32"));
         }
         let n = self.output_offset(self.body.outputs.len());
         Ok((Shape::from([n]), DType::F32))

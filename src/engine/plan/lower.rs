@@ -145,10 +145,10 @@ impl Lowering {
         let mut effects = phase.effects.clone();
         let expanded;
         let graph = if self.options.expand {
-            let (graph, image) = expand(&phase.graph, &roots);
-            let of = |id: NodeId| image[id.idx()].expect("roots are needed");
-            effects = effects.iter().map(|effect| effect.map_nodes(of)).collect();
-            roots = roots.into_iter().map(of).collect();
+            let (graph, images) = expand(&phase.graph, &roots);
+            let of: HashMap<NodeId, NodeId> = roots.iter().copied().zip(images).collect();
+            effects = effects.iter().map(|effect| effect.map_nodes(|id| of[&id])).collect();
+            roots = roots.iter().map(|id| of[id]).collect();
             expanded = graph;
             &expanded
         } else {
@@ -158,18 +158,16 @@ impl Lowering {
         let mut written: HashSet<BufferIdx> = HashSet::new();
         let mut snapshots: HashMap<NodeId, Operand> = HashMap::new();
         for effect in &effects {
+            // What the effect itself writes counts too: a row pushed may be read from its own ring.
+            written.extend(effect.writes().iter().filter_map(|id| self.states[id.0 as usize].buffer()));
             for node in effect.reads() {
                 let operand = self.operand(&mut scope, node);
-                let Source::Lane { buffer, .. } = operand.source else { continue };
-                if written.contains(&buffer) && !snapshots.contains_key(&node) {
+                // Commits read the arena alone, so tables are copied into it.
+                let is_stable = operand.buffer().is_some_and(|buffer| !written.contains(&buffer));
+                if !is_stable && !snapshots.contains_key(&node) {
                     let copy = self.transient(&operand.shape, operand.dtype);
                     self.emit(&mut scope.steps, Kernel::Copy, vec![operand], copy.clone());
                     snapshots.insert(node, copy);
-                }
-            }
-            for state in effect.writes() {
-                if let Source::Lane { buffer, .. } = self.states[state.0 as usize].source {
-                    written.insert(buffer);
                 }
             }
         }
@@ -393,11 +391,12 @@ impl Lowering {
             .iter()
             .map(|id| {
                 let operand = self.operand(&mut scope, *id);
-                let is_carry = carries.iter().any(|carry| carry.source == operand.source);
+                let is_carry = carries.iter().any(|carry| carry.buffer() == operand.buffer());
                 if !is_carry {
                     return operand;
                 }
-                // A carry that becomes another carry would be overwritten before it is read.
+                // A part of a carry that becomes another carry would be overwritten before it is
+                // read.
                 let copy = self.transient(&operand.shape, operand.dtype);
                 self.emit(&mut scope.steps, Kernel::Copy, vec![operand], copy.clone());
                 copy
@@ -446,14 +445,21 @@ impl Scope<'_> {
     }
 }
 
-/// Replaces fused ops by their definitions.
-fn expand(graph: &Graph, roots: &[NodeId]) -> (Graph, Vec<Option<NodeId>>) {
+/// Replaces fused ops by their definitions, in the bodies of loops too.
+///
+/// Returns the new graph and the image of each root.
+fn expand(graph: &Graph, roots: &[NodeId]) -> (Graph, Vec<NodeId>) {
     let mut target = Graph::default();
     let image = graph.rewrite(roots, &mut target, |target, node, inputs| {
-        match node.op.expand(target, &inputs) {
-            Some(definition) => definition,
-            None => target.push(node.op.clone(), inputs).expect("the graph was verified"),
+        if let Some(definition) = node.op.expand(target, &inputs) {
+            return definition;
         }
+        let op = match &node.op {
+            Op::Recur(op) => Op::Recur(op.map_body(expand)),
+            other => other.clone(),
+        };
+        target.push(op, inputs).expect("the graph was verified")
     });
-    (target, image)
+    let roots = roots.iter().map(|root| image[root.idx()].expect("roots are needed")).collect();
+    (target, roots)
 }

@@ -77,6 +77,14 @@ impl Operand {
     pub fn n(&self) -> usize {
         self.shape.n_elements()
     }
+
+    /// Returns the buffer it lies in; `None` for a table.
+    pub fn buffer(&self) -> Option<BufferIdx> {
+        match self.source {
+            Source::Lane { buffer, .. } => Some(buffer),
+            Source::Table(_) => None,
+        }
+    }
 }
 
 /// What a step runs.
