@@ -1,7 +1,9 @@
 use super::conformance::{check, float, int, mixed_space, param};
 use super::*;
-use crate::study::Scale;
+use crate::spec;
+use crate::study::{ModelSchema, ParamSchema, Scale};
 use proptest::prelude::*;
+use std::path::Path;
 
 #[test]
 fn random_conforms() {
@@ -108,6 +110,72 @@ proptest! {
                 let value = place::place(&domain, word);
                 prop_assert!(domain.contains(&value), "{value} in {domain}");
             }
+        }
+    }
+}
+
+/// A study of a small model with a gate, and two points to run first.
+fn study(sampler: &str) -> StudySpec {
+    let schema = |name, domain: Domain, default| ParamSchema {
+        name,
+        legal: domain,
+        suggested: None,
+        default,
+        when: None,
+        structural: false,
+        off: None,
+        spans_run: false,
+        doc: "",
+    };
+    let switch = Domain::Choice(vec![Value::Bool(false), Value::Bool(true)]);
+    let share = || float(0.0, 1.0, Scale::Linear, None);
+    let toy = ModelSchema {
+        kind: "toy",
+        doc: "",
+        params: vec![
+            schema("model.gate", switch, Value::Bool(false)),
+            schema("model.rate", share(), Value::Float(0.5)),
+            schema("model.size", share(), Value::Float(0.5)),
+        ],
+        presets: Vec::new(),
+        at_most: Vec::new(),
+    };
+    let text = format!(
+        r#"
+        study = {{ name = "toy", seed = 17 }}
+        data = {{ source = "synthetic", bars = 5000, bar = "1d" }}
+        split = {{ folds = 2, validation_bars = 500, holdout_bars = 500 }}
+        model = {{ kind = "toy" }}
+        budget = {{ configurations = 64, epochs = 3 }}
+        sampler = {{ kind = "{sampler}" }}
+        enqueue = [{{ "model.gate" = true, "model.rate" = 0.125 }}, {{ "model.size" = 1 }}]
+        [space]
+        "model.gate" = {{ choice = [true, false] }}
+        "model.rate" = {{ float = [0, 1], when = {{ "model.gate" = [true] }} }}
+        "model.size" = {{ float = [0, 1] }}
+        "#
+    );
+    spec::parse(&text, Path::new("toy.toml"), &[toy]).expect("the sweep is valid")
+}
+
+#[test]
+fn enqueued_points_come_first_and_once() {
+    for kind in ["random", "sobol"] {
+        let spec = study(kind);
+        let at = |number| propose(&spec, ConfigurationNumber(number), &History::default());
+        let plain = |number| {
+            let sampler = sampler(spec.sampler);
+            sampler.suggest(&spec.space, spec.seed, number, &History::default())
+        };
+        assert_eq!(at(0)["model.gate"], Value::Bool(true));
+        assert_eq!(at(0)["model.rate"], Value::Float(0.125));
+        // What a point leaves out is what the sampler says there.
+        assert_eq!(at(0)["model.size"], plain(0)["model.size"]);
+        assert_eq!(at(1)["model.size"], Value::Float(1.0));
+        assert_eq!(at(1)["model.gate"], plain(1)["model.gate"]);
+        for number in 2..64 {
+            assert_eq!(at(number), plain(number));
+            assert_ne!(at(number)["model.size"], Value::Float(1.0));
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::cursor::Item;
 use super::diagnostic::{Report, Span};
 use super::params::Fixed;
-use super::space::Searched;
+use super::space::Space;
 use super::types::{SamplerKind, StudySpec};
 use crate::study::{Domain, ParamSchema, Value};
 
@@ -12,14 +12,17 @@ const SOBOL_DIMENSIONS_MAX: usize = 256;
 const SOBOL_POINTS_MAX: u32 = 1 << 16;
 
 /// Notes parameters that may exceed another one which bounds them.
-pub(super) fn at_most(fixed: &Fixed<'_>, searched: &[Searched<'_>], report: &mut Report) {
+pub(super) fn at_most(fixed: &Fixed<'_>, space: &Space<'_>, report: &mut Report) {
     for (small, large) in &fixed.schema.at_most {
+        if space.is_faulty(small) || space.is_faulty(large) {
+            continue;
+        }
         let [small, large] = [small, large].map(|name| {
             let param = fixed.schema.param(name);
             param.expect("a schema bounds its own parameters")
         });
-        let (_, reach) = ends(small, fixed, searched);
-        let (bound, _) = ends(large, fixed, searched);
+        let (_, reach) = ends(small, fixed, space);
+        let (bound, _) = ends(large, fixed, space);
         let exceeds = match (reach.as_f64(), bound.as_f64()) {
             (Some(reach), Some(bound)) => reach > bound,
             _ => false,
@@ -27,7 +30,7 @@ pub(super) fn at_most(fixed: &Fixed<'_>, searched: &[Searched<'_>], report: &mut
         if !exceeds {
             continue;
         }
-        let spans = [small, large].map(|param| place(param, fixed, searched));
+        let spans = [small, large].map(|param| place(param, fixed, space));
         let [small_label, large_label] = [
             format!("`{}` reaches {reach}", small.name),
             format!("`{}` may be {bound}", large.name),
@@ -51,9 +54,8 @@ pub(super) fn at_most(fixed: &Fixed<'_>, searched: &[Searched<'_>], report: &mut
 }
 
 /// Returns the least and the largest value that a numeric parameter may have in this study.
-fn ends(param: &ParamSchema, fixed: &Fixed<'_>, searched: &[Searched<'_>]) -> (Value, Value) {
-    let own = searched.iter().find(|s| s.schema.name == param.name);
-    match own.map(|own| &own.domain) {
+fn ends(param: &ParamSchema, fixed: &Fixed<'_>, space: &Space<'_>) -> (Value, Value) {
+    match space.get(param.name).map(|own| &own.domain) {
         None => (fixed.value(param), fixed.value(param)),
         Some(Domain::Float { low, high, .. }) => (Value::Float(*low), Value::Float(*high)),
         Some(Domain::Int { low, high, .. }) => (Value::Int(*low), Value::Int(*high)),
@@ -68,9 +70,8 @@ fn ends(param: &ParamSchema, fixed: &Fixed<'_>, searched: &[Searched<'_>]) -> (V
     }
 }
 
-fn place(param: &ParamSchema, fixed: &Fixed<'_>, searched: &[Searched<'_>]) -> Option<Span> {
-    let own = searched.iter().find(|s| s.schema.name == param.name);
-    let own = own.map(|own| own.key_span.clone());
+fn place(param: &ParamSchema, fixed: &Fixed<'_>, space: &Space<'_>) -> Option<Span> {
+    let own = space.get(param.name).map(|own| own.key_span.clone());
     own.or_else(|| fixed.span(param.name).cloned())
 }
 
@@ -105,7 +106,8 @@ pub(super) fn across(spec: &StudySpec, places: &Places<'_>, report: &mut Report)
             .error(&at.unwrap_or(0..0), title, label, help)
             .related = Some((span(&places.configurations), "too few".to_owned()));
     }
-    if spec.space.is_empty() && configurations > 1 {
+    // After a fault the space may be empty for no other reason.
+    if spec.space.is_empty() && configurations > 1 && report.is_empty() {
         let title = "nothing is searched, so every configuration would be the same";
         let help = "write configurations = 1, or search something in `[space]`";
         report.error(&span(&places.configurations), title, "more than one", help);

@@ -1,35 +1,30 @@
 //! Conditions: which searched parameter matters only under which value of another.
 
-use super::diagnostic::{Report, nearest};
+use super::diagnostic::{Report, Span, nearest};
 use super::params::Fixed;
-use super::space::Searched;
+use super::space::{Searched, Space};
 use crate::study::{Domain, ParamSchema, Value, When};
 
 /// Settles every condition.
 ///
 /// A condition of the schema is taken over where its controlling parameter is searched and
 /// dropped where it always holds. What could never matter is noted as a fault.
-pub(super) fn resolve(fixed: &Fixed<'_>, searched: &mut [Searched<'_>], report: &mut Report) {
+pub(super) fn resolve(fixed: &Fixed<'_>, space: &mut Space<'_>, report: &mut Report) {
     let n_faults = report.len();
-    for at in 0..searched.len() {
-        let settled = settle(fixed, searched, at, report);
-        searched[at].when = settled;
+    for at in 0..space.params.len() {
+        let settled = settle(fixed, space, at, report);
+        space.params[at].when = settled;
     }
-    refuse_idle_fixed(fixed, searched, report);
+    refuse_idle_fixed(fixed, space, report);
     if report.len() == n_faults {
-        refuse_cycles(searched, report);
+        refuse_cycles(space, report);
     }
 }
 
-fn settle(
-    fixed: &Fixed<'_>,
-    searched: &[Searched<'_>],
-    at: usize,
-    report: &mut Report,
-) -> Option<When> {
-    let param = &searched[at];
+fn settle(fixed: &Fixed<'_>, space: &Space<'_>, at: usize, report: &mut Report) -> Option<When> {
+    let param = &space.params[at];
     let own = match &param.when {
-        Some(when) => Some(judge_own(when, fixed, searched, param, report)?),
+        Some(when) => Some(judge_own(when, fixed, space, param, report)?),
         None => None,
     };
     let Some(innate) = &param.schema.when else {
@@ -49,7 +44,7 @@ fn settle(
         }
         return Some(own.clone());
     }
-    match possible(&innate.name, fixed, searched) {
+    match possible(&innate.name, fixed, space) {
         Possible::Of(values) => {
             if !values.iter().any(|value| innate.values.contains(value)) {
                 note_idle(param.schema, innate, &param.key_span, report);
@@ -65,18 +60,21 @@ fn settle(
 fn judge_own(
     when: &When,
     fixed: &Fixed<'_>,
-    searched: &[Searched<'_>],
+    space: &Space<'_>,
     param: &Searched<'_>,
     report: &mut Report,
 ) -> Option<When> {
     let span = param.when_span.clone().unwrap_or(param.key_span.clone());
     let name = &when.name;
-    let Some(controller) = searched.iter().find(|other| other.schema.name == name) else {
+    let Some(controller) = space.get(name) else {
+        if space.is_faulty(name) {
+            return None;
+        }
         let (label, help) = if fixed.schema.param(name).is_some() {
             let help = format!("search `{name}`, or remove `when`");
             ("not searched, so it never changes", help)
         } else {
-            let names = searched.iter().map(|other| other.schema.name);
+            let names = space.params.iter().map(|other| other.schema.name);
             let help = match nearest(name, names) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "name a parameter of `[space]`".to_owned(),
@@ -128,8 +126,8 @@ enum Possible {
     Range,
 }
 
-fn possible(name: &str, fixed: &Fixed<'_>, searched: &[Searched<'_>]) -> Possible {
-    match searched.iter().find(|other| other.schema.name == name) {
+fn possible(name: &str, fixed: &Fixed<'_>, space: &Space<'_>) -> Possible {
+    match space.get(name) {
         Some(controller) => match &controller.domain {
             Domain::Choice(values) => Possible::Of(values.clone()),
             Domain::Float { .. } | Domain::Int { .. } => Possible::Range,
@@ -143,12 +141,12 @@ fn possible(name: &str, fixed: &Fixed<'_>, searched: &[Searched<'_>]) -> Possibl
 }
 
 /// Notes parameters that the sweep fixes although they can never matter.
-fn refuse_idle_fixed(fixed: &Fixed<'_>, searched: &[Searched<'_>], report: &mut Report) {
+fn refuse_idle_fixed(fixed: &Fixed<'_>, space: &Space<'_>, report: &mut Report) {
     for param in &fixed.schema.params {
         let (Some(when), Some(span)) = (&param.when, fixed.span(param.name)) else {
             continue;
         };
-        match possible(&when.name, fixed, searched) {
+        match possible(&when.name, fixed, space) {
             Possible::Of(values) if !values.iter().any(|v| when.values.contains(v)) => {
                 note_idle(param, when, span, report);
             }
@@ -157,24 +155,19 @@ fn refuse_idle_fixed(fixed: &Fixed<'_>, searched: &[Searched<'_>], report: &mut 
     }
 }
 
-fn note_idle(
-    param: &ParamSchema,
-    when: &When,
-    span: &super::diagnostic::Span,
-    report: &mut Report,
-) {
+fn note_idle(param: &ParamSchema, when: &When, span: &Span, report: &mut Report) {
     let title = format!("`{}` does nothing here", param.name);
     let label = format!("matters only where {}", describe(when));
     let help = format!("remove it, or set `{}`", when.name);
     report.error(span, title, label, help);
 }
 
-fn refuse_cycles(searched: &[Searched<'_>], report: &mut Report) {
+fn refuse_cycles(space: &Space<'_>, report: &mut Report) {
     let next = |name: &str| {
-        let param = searched.iter().find(|param| param.schema.name == name)?;
-        Some(param.when.as_ref()?.name.as_str())
+        let when = space.get(name)?.when.as_ref()?;
+        Some(when.name.as_str())
     };
-    for start in searched {
+    for start in &space.params {
         let mut path = vec![start.schema.name];
         while let Some(name) = next(path[path.len() - 1]) {
             if name == start.schema.name {

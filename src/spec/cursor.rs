@@ -38,14 +38,18 @@ impl<'t> Item<'t> {
     }
 
     /// Notes that the value has another type than the one wanted.
-    pub(super) fn wrong_type(&self, report: &mut Report, wanted: &str, help: Option<String>) {
+    pub(super) fn wrong_type(&self, report: &mut Report, wanted: &str, help: &str) {
         let title = format!("`{}` must be {wanted}", self.name);
-        report.error(
-            &self.span(),
-            title,
-            format!("this is {}", self.kind()),
-            help,
-        );
+        let label = format!("this is {}", self.kind());
+        report.error(&self.span(), title, label, help);
+    }
+
+    /// Gives the item the name that people know it by.
+    pub(super) fn named(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..self.clone()
+        }
     }
 
     pub(super) fn as_text(&self) -> Option<&'t str> {
@@ -64,7 +68,7 @@ impl<'t> Item<'t> {
     pub(super) fn text(&self, report: &mut Report) -> Option<&'t str> {
         let text = self.as_text();
         if text.is_none() {
-            self.wrong_type(report, "a string", None);
+            self.wrong_type(report, "a string", "write a text in quotes");
         }
         text
     }
@@ -73,7 +77,7 @@ impl<'t> Item<'t> {
     pub(super) fn boolean(&self, report: &mut Report) -> Option<bool> {
         let value = self.value.get_ref().as_bool();
         if value.is_none() {
-            self.wrong_type(report, "`true` or `false`", None);
+            self.wrong_type(report, "`true` or `false`", "write it without quotes");
         }
         value
     }
@@ -103,7 +107,11 @@ impl<'t> Item<'t> {
                 finite.map(Value::Float)
             }
             DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
-                self.wrong_type(report, "a boolean, number or string", None);
+                self.wrong_type(
+                    report,
+                    "a boolean, number or string",
+                    "write a single value",
+                );
                 None
             }
         }
@@ -113,8 +121,9 @@ impl<'t> Item<'t> {
     pub(super) fn int(&self, report: &mut Report) -> Option<i64> {
         if !self.value.get_ref().is_integer() {
             let help = match self.value.get_ref() {
-                DeValue::Float(_) => Some("write it without a decimal point".to_owned()),
-                _ => None,
+                DeValue::Float(_) => "write it without a decimal point",
+                DeValue::String(_) => "write it without quotes",
+                _ => "write a number such as 16",
             };
             self.wrong_type(report, "an integer", help);
             return None;
@@ -148,7 +157,7 @@ impl<'t> Item<'t> {
         match self.value.get_ref() {
             DeValue::Integer(_) | DeValue::Float(_) => self.scalar(report)?.as_f64(),
             _ => {
-                self.wrong_type(report, "a number", None);
+                self.wrong_type(report, "a number", "write a number such as 0.5");
                 None
             }
         }
@@ -171,7 +180,7 @@ impl<'t> Item<'t> {
     /// Reads a list; its elements bear the list's name.
     pub(super) fn list(&self, report: &mut Report) -> Option<Vec<Item<'t>>> {
         let Some(array) = self.value.get_ref().as_array() else {
-            self.wrong_type(report, "a list", None);
+            self.wrong_type(report, "a list", "write it in brackets: […]");
             return None;
         };
         let items = array.iter().map(|value| Item {
@@ -185,7 +194,7 @@ impl<'t> Item<'t> {
     /// Reads a table.
     pub(super) fn table(&self, report: &mut Report) -> Option<Table<'t>> {
         let Some(entries) = self.value.get_ref().as_table() else {
-            self.wrong_type(report, "a table", None);
+            self.wrong_type(report, "a table", "write it in braces: { key = value }");
             return None;
         };
         Some(Table {

@@ -163,14 +163,14 @@ fn read_time_zone(item: &Item<'_>, report: &mut Report) -> Option<String> {
 
 fn read_calendar(item: &Item<'_>, report: &mut Report) -> Option<Calendar> {
     if !item.is_table() {
-        if item.as_text() == Some("custom") {
+        let calendars = [("us_equity", Some(Calendar::UsEquity)), ("custom", None)];
+        let picked = item.pick("calendar", &calendars, &CALENDARS_LATER, report)?;
+        if picked.is_none() {
             let title = "`data.calendar` \"custom\" needs its bars a year";
             let help = "write calendar = { custom = { bars_per_year = 252 } }";
             report.error(&item.span(), title, "bars a year unknown", help);
-            return None;
         }
-        let calendars = [("us_equity", Calendar::UsEquity)];
-        return item.pick("calendar", &calendars, &CALENDARS_LATER, report);
+        return picked;
     }
     let mut table = item.table(report)?;
     let custom = table.required("custom", report);
@@ -264,7 +264,7 @@ pub(super) fn auto_or_count(
     match item.as_text() {
         Some("auto") => Some(None),
         Some(_) => {
-            item.wrong_type(report, "\"auto\" or an integer", None);
+            item.wrong_type(report, "\"auto\" or an integer", "write \"auto\"");
             None
         }
         None => item.count(bounds, report).map(Some),
@@ -285,7 +285,7 @@ pub(super) fn read_market(
             return Some(is_intraday);
         }
         if item.as_text().is_some() {
-            item.wrong_type(report, "\"auto\", `true` or `false`", None);
+            item.wrong_type(report, "\"auto\", `true` or `false`", "write \"auto\"");
             return None;
         }
         let flatten = item.boolean(report)?;

@@ -19,7 +19,7 @@ pub struct Diagnostic {
     /// Another place that matters, and why.
     pub related: Option<(Span, String)>,
     /// How to mend it.
-    pub help: Option<String>,
+    pub help: String,
 }
 
 /// Every fault found in one pass over a sweep file, in the order of the file.
@@ -86,11 +86,10 @@ impl Diagnostics {
         if let Some((span, label)) = &item.related {
             snippet = snippet.annotation(AnnotationKind::Context.span(span.clone()).label(label));
         }
-        let group = Level::ERROR.primary_title(&item.title).element(snippet);
-        match &item.help {
-            Some(help) => group.element(Level::HELP.message(help)),
-            None => group,
-        }
+        Level::ERROR
+            .primary_title(&item.title)
+            .element(snippet)
+            .element(Level::HELP.message(&item.help))
     }
 }
 
@@ -107,14 +106,14 @@ impl Report {
         span: &Span,
         title: impl Into<String>,
         label: impl Into<String>,
-        help: impl Into<Help>,
+        help: impl Into<String>,
     ) -> &mut Diagnostic {
         self.items.push(Diagnostic {
             title: title.into(),
             span: span.clone(),
             label: label.into(),
             related: None,
-            help: help.into().0,
+            help: help.into(),
         });
         self.items.last_mut().expect("an item was just pushed")
     }
@@ -129,27 +128,6 @@ impl Report {
 
     pub(super) fn into_items(self) -> Vec<Diagnostic> {
         self.items
-    }
-}
-
-/// A remedy, or none.
-pub(super) struct Help(Option<String>);
-
-impl From<String> for Help {
-    fn from(help: String) -> Self {
-        Self(Some(help))
-    }
-}
-
-impl From<&str> for Help {
-    fn from(help: &str) -> Self {
-        Self(Some(help.to_owned()))
-    }
-}
-
-impl From<Option<String>> for Help {
-    fn from(help: Option<String>) -> Self {
-        Self(help)
     }
 }
 

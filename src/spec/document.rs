@@ -6,7 +6,7 @@ use super::diagnostic::Report;
 use super::params::Fixed;
 use super::space::Searched;
 use super::types::{SpaceParam, StudySpec};
-use super::{data, params, running, space, study};
+use super::{data, enqueue, params, running, space, study};
 use crate::study::{ModelSchema, Params};
 use std::path::Path;
 use toml::Spanned;
@@ -90,15 +90,15 @@ struct Points {
 fn read_points(
     fixed: Fixed<'_>,
     table: &Table<'_>,
-    enqueue: Option<&Item<'_>>,
+    points: Option<&Item<'_>>,
     report: &mut Report,
 ) -> Points {
-    let searched = space::read(table, &fixed, report);
-    let enqueue = enqueue
-        .map(|item| space::read_enqueue(item, &fixed, &searched, report))
+    let space = space::read(table, &fixed, report);
+    let enqueue = points
+        .map(|item| enqueue::read(item, &fixed, &space, report))
         .unwrap_or_default();
-    check::at_most(&fixed, &searched, report);
-    let is_searched = |name: &str| searched.iter().any(|param| param.schema.name == name);
+    check::at_most(&fixed, &space, report);
+    let is_searched = |name: &str| space.get(name).is_some();
     let schema = fixed.schema;
     let spans_run = schema.params.iter().find(|param| {
         let is_zero = !is_searched(param.name) && fixed.value(param).as_f64() == Some(0.0);
@@ -114,7 +114,11 @@ fn read_points(
             .map(|param| (param.name.to_owned(), fixed.value(param)))
             .collect(),
         spans_run: spans_run.map(|param| param.name.to_owned()),
-        space: searched.iter().map(|s| space_param(s, &fixed)).collect(),
+        space: space
+            .params
+            .iter()
+            .map(|s| space_param(s, &fixed))
+            .collect(),
         enqueue,
     }
 }

@@ -13,8 +13,10 @@ mod cursor;
 mod data;
 mod diagnostic;
 mod document;
+mod enqueue;
 mod identity;
 mod params;
+mod range;
 mod render;
 mod running;
 mod space;
@@ -51,7 +53,8 @@ pub fn parse(text: &str, path: &Path, catalogue: &[ModelSchema]) -> Result<Study
     let mut report = Report::default();
     for error in &syntax_errors {
         let span = error.span().unwrap_or(text.len()..text.len());
-        report.error(&span, "this is not TOML", error.message(), None);
+        let help = "mend the syntax; the meaning is read after that";
+        report.error(&span, "this is not TOML", error.message(), help);
     }
     let spec = if syntax_errors.is_empty() {
         document::read(&document, path, catalogue, &mut report)

@@ -153,15 +153,35 @@ pub(super) fn is_legal(
     let is_legal = param.legal.contains(value);
     if !is_legal {
         let title = format!("{value} is no legal value of `{}`", param.name);
-        let label = format!("must be {}", param.legal);
-        let help = nearest_value(value, &param.legal).map(|near| format!("the nearest is {near}"));
-        report.error(&item.span(), title, label, help);
+        let label = format!("must be {}", any_of(&param.legal));
+        report.error(
+            &item.span(),
+            title,
+            label,
+            nearest_help(value, &param.legal),
+        );
     }
     is_legal
 }
 
+/// Says what a value may be, to follow "must be".
+pub(super) fn any_of(domain: &Domain) -> String {
+    match domain {
+        Domain::Choice(_) => format!("one of {domain}"),
+        Domain::Float { .. } | Domain::Int { .. } => domain.to_string(),
+    }
+}
+
+/// Names the nearest value of a domain, or all of them.
+pub(super) fn nearest_help(value: &Value, domain: &Domain) -> String {
+    match nearest_value(value, domain) {
+        Some(near) => format!("the nearest is {near}"),
+        None => format!("write {}", any_of(domain)),
+    }
+}
+
 /// Names the value of a domain that is nearest to another of the same type.
-pub(super) fn nearest_value(value: &Value, domain: &Domain) -> Option<Value> {
+fn nearest_value(value: &Value, domain: &Domain) -> Option<Value> {
     match (domain, value) {
         (
             Domain::Float {

@@ -153,7 +153,7 @@ pub(super) fn read_sampler(mut table: Table<'_>, report: &mut Report) -> Option<
     for key in ["block", "dedup"] {
         if let Some(item) = table.get_if_present(key) {
             let title = format!("`sampler.{key}` is not yet supported");
-            let help = "supported: `kind`";
+            let help = format!("remove `{key}`");
             report.error(&item.key_span, title, "not yet supported", help);
         }
     }

@@ -301,7 +301,9 @@ fn paths_are_relative_to_the_sweep() {
 #[test]
 fn auto_beside_the_arm_it_may_become_is_refused() {
     let arms = |arms: &str| format!("{BASE}\n[precision]\narms = {arms}\n");
-    valid(&arms("[\"auto\", \"tf32\"]"));
+    let spec = valid(&arms("[\"auto\", \"tf32\"]"));
+    let resolved = spec.arms(Precision::F32);
+    assert_eq!(resolved, [Precision::F32, Precision::Tf32]);
     for wrong in [
         "[\"auto\", \"f32\"]",
         "[\"bf16\", \"auto\"]",
@@ -328,9 +330,16 @@ fn positions_count_lines_and_characters_from_one() {
 fn a_spec_survives_json() {
     let text = format!("{BASE}\n[[enqueue]]\n\"model.rate\" = 0.1\n")
         .replace("seed = 17", "seed = 9223372036854775807");
-    let spec = valid(&text);
-    let json = serde_json::to_string(&spec).unwrap();
-    assert_eq!(serde_json::from_str::<StudySpec>(&json).unwrap(), spec);
+    let csv = text.replace(
+        "source = \"synthetic\"\nbars = 5_000",
+        "source = \"csv\"\npath = \"x.csv\"\ncolumns = { close = \"Adj Close\" }",
+    );
+    assert_ne!(csv, text);
+    for text in [text, csv] {
+        let spec = valid(&text);
+        let json = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<StudySpec>(&json).unwrap(), spec);
+    }
 }
 
 /// Names of the changes, with an exclamation mark where one is refused.
@@ -413,4 +422,39 @@ fn several_faults_are_found_in_one_pass() {
             "sampler `tpe` is not yet supported",
         ]
     );
+}
+
+#[test]
+fn a_point_may_not_set_what_its_own_condition_switches_off() {
+    let space = format!(
+        "{SPACE}\n\"model.gate\" = {{ choice = [true, false] }}\n\
+         \"model.gate_rate\" = {{ float = [0.1, 0.2] }}\n[[enqueue]]\n\"model.gate_rate\" = 0.1\n"
+    );
+    let point = |gate: &str| with(SPACE, &format!("{space}{gate}"));
+    let idle = ["`model.gate_rate` does nothing in this point"];
+    assert_eq!(faults(&point("")), idle);
+    assert_eq!(faults(&point("\"model.gate\" = false")), idle);
+    valid(&point("\"model.gate\" = true"));
+}
+
+#[test]
+fn one_fault_causes_no_second() {
+    // The range is faulty, so neither its condition, its point nor the empty space is judged.
+    let space = "\"model.gate\" = { choice = [] }\n\
+                 \"model.rate\" = { float = [0.1, 0.9], when = { \"model.gate\" = [true] } }\n\
+                 [[enqueue]]\n\"model.gate\" = true";
+    assert_eq!(
+        faults(&with(SPACE, space)),
+        ["the choices of `model.gate` are empty"]
+    );
+    let inverted = with("[0.1, 0.9]", "[0.9, 0.1]");
+    assert_eq!(faults(&inverted), ["the range of `model.rate` is inverted"]);
+}
+
+#[test]
+fn deep_nesting_is_a_fault_and_no_overflow() {
+    for opening in ["[", "{a=", "a."] {
+        let text = format!("x = {}", opening.repeat(100_000));
+        assert!(!faults(&text).is_empty());
+    }
 }

@@ -411,6 +411,14 @@ pub enum Devices {
 }
 
 impl StudySpec {
+    /// Returns the arithmetic of every arm, the reference first; all are distinct.
+    ///
+    /// - `auto`: what `"auto"` stands for on the device; f32 on the CPU.
+    pub fn arms(&self, auto: Precision) -> Vec<Precision> {
+        let arms = self.precision.arms.iter();
+        arms.map(|arm| arm.resolve(auto)).collect()
+    }
+
     /// Counts the trials: configurations × arms × replicates.
     pub fn n_trials(&self) -> u64 {
         u64::from(self.budget.configurations)

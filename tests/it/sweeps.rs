@@ -12,9 +12,9 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn toml_files(name: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder(name)).unwrap();
+    let entries = fs::read_dir(folder(name)).expect("the folder is part of the repository");
     let mut files: Vec<_> = entries
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.expect("the folder is readable").path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
         .collect();
     files.sort();
@@ -67,7 +67,7 @@ fn malformed_sweeps_are_explained() {
 }
 
 fn quickstart() -> String {
-    fs::read_to_string(folder("sweeps/quickstart.toml")).unwrap()
+    fs::read_to_string(folder("sweeps/quickstart.toml")).expect("the sweep is shipped")
 }
 
 fn parse(text: &str) -> Result<StudySpec, spec::Diagnostics> {
