@@ -64,7 +64,7 @@ pub(crate) fn transpose<T: Pod>(x: &[T], out: &mut [T], axis: Axis) {
             for column in (0..inner).step_by(TILE) {
                 let height = TILE.min(n - row);
                 let width = TILE.min(inner - column);
-                let mut tile = [[R::ZERO; TILE]; TILE];
+                let mut tile = [[T::zeroed(); TILE]; TILE];
                 for (r, tile) in tile.iter_mut().enumerate().take(height) {
                     let from = (row + r) * inner + column;
                     tile[..width].copy_from_slice(&x[from..from + width]);
