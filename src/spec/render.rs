@@ -6,7 +6,8 @@ use std::fmt::Display;
 
 /// Writes the sweep file that reads back as `spec`.
 ///
-/// Parameters at their default are left out; the file's stem must be the study's name.
+/// Parameters at their default are left out; the file's stem must be the study's name. Presets
+/// are written out, so what one sets for a searched parameter with a condition is not kept.
 pub fn render(spec: &StudySpec, schema: &ModelSchema) -> String {
     let mut file = File::default();
     identity(&mut file, spec);

@@ -213,11 +213,14 @@ proptest! {
 
     #[test]
     fn any_damage_to_a_sweep_is_read_without_a_panic(
+        file in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),
         n_cut in 0_usize..60,
         patch in "[\\[\\]{}=\",.#\\n\\r\u{feff}é0-9a-z_-]{0,8}",
     ) {
-        let text = quickstart();
+        let mut files = toml_files("sweeps");
+        files.extend(toml_files("tests/data/sweep_bad"));
+        let text = fs::read_to_string(file.get(&files)).unwrap();
         let start = at.index(text.len());
         let end = (start + n_cut).min(text.len());
         prop_assume!(text.is_char_boundary(start) && text.is_char_boundary(end));

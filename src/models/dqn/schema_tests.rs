@@ -83,3 +83,48 @@ fn the_reference_workload_is_as_published() {
     assert_eq!(value("train.batch_size"), &Value::Int(256));
     assert!(schema.preset("ref-dqm").is_none());
 }
+
+#[test]
+fn defaults_are_as_published() {
+    let schema = schema();
+    let defaults: Vec<_> = schema
+        .params
+        .iter()
+        .map(|param| format!("{} {}", param.name, param.default))
+        .collect();
+    assert_eq!(
+        defaults,
+        [
+            "model.trunk_width 256",
+            "model.trunk_layers 2",
+            "model.head_width 128",
+            "model.atoms 51",
+            "model.state_width 0",
+            "model.sigma_max 3.0",
+            "model.v_max 10.0",
+            "model.gamma 0.99",
+            "model.n_step 3",
+            "model.n_step_max 10",
+            "model.double true",
+            "model.tau 0.005",
+            "model.epsilon_start 1.0",
+            "model.epsilon_end 0.05",
+            "model.epsilon_fraction 0.25",
+            "train.lr 0.0001",
+            "train.beta1 0.9",
+            "train.beta2 0.999",
+            "train.adam_eps 1e-8",
+            "train.weight_decay 0.0",
+            "train.max_grad_norm 10.0",
+            "train.batch_size 256",
+            "train.environments 16",
+            "train.updates_per_env_step 4",
+            "train.steps_per_epoch 2500",
+            "train.replay_capacity 100000",
+            "train.replay_capacity_max 100000",
+            "train.replay_warmup 1000",
+            "train.reward \"pnl_over_sigma\"",
+            "train.risk_lambda 1.0",
+        ]
+    );
+}
