@@ -1,19 +1,34 @@
-//! Running a loop under the widest instruction set that the machine has.
+//! Running a loop under an instruction set chosen at run time.
 //!
 //! # Invariants
 //! - The instruction set is detected once and never changes within a process.
 //! - It changes speed alone: kernels keep their written order and contain no contraction, so
 //!   the bits are those of the baseline.
 
-use std::sync::OnceLock;
+use pulp::WithSimd;
 
-use pulp::{Arch, WithSimd};
-
-/// Runs `kernel` compiled for the widest instruction set found at run time.
+/// Runs `kernel` compiled for the instruction set that suits short rows best.
+///
+/// On x86-64 that is AVX2, even where AVX-512 is at hand: our rows are some 50 elements long,
+/// and ends shorter than a vector would cost more than the wider vectors gain.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn run<K: WithSimd>(kernel: K) -> K::Output {
-    static ARCH: OnceLock<Arch> = OnceLock::new();
-    ARCH.get_or_init(Arch::new).dispatch(kernel)
+    use pulp::x86::V3;
+    use pulp::{Scalar, Simd};
+
+    // The processor is asked once: the crate keeps the answer.
+    match V3::try_new() {
+        Some(avx2) => Simd::vectorize(avx2, kernel),
+        None => Simd::vectorize(Scalar, kernel),
+    }
+}
+
+/// Runs `kernel` compiled for the widest instruction set found at run time.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn run<K: WithSimd>(kernel: K) -> K::Output {
+    pulp::Arch::new().dispatch(kernel)
 }
 
 /// Declares the argument pack of an `#[inline(always)]` function so that [`run`] can compile it
