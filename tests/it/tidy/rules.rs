@@ -341,6 +341,7 @@ fn module_docs(file: &File) -> Vec<Fault> {
         )];
     }
     let is_module = file.path.starts_with("src/")
+        && !is_test(&file.path)
         && (file.path.ends_with("/mod.rs") || file.path.matches('/').count() == 1)
         && module_of(&file.path).is_some();
     let says = file.text.lines().take_while(|line| line.starts_with("//!"));
