@@ -108,6 +108,10 @@ impl GlobalArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a sweep, or go on with it
+    Run(RunArgs),
+    /// Validate a sweep and tell what it would cost; trains nothing
+    Check(CheckArgs),
     /// List the studies, newest first
     List(ListArgs),
     /// Show one study: progress, outcomes, best configuration
@@ -123,6 +127,10 @@ pub enum Command {
     Db(DbCommand),
     /// Delete a study with all its trials and results
     Delete(DeleteArgs),
+    /// Look at devices and database: what works, and how to mend what does not
+    Doctor(DoctorArgs),
+    /// Measure training or the store
+    Bench(BenchArgs),
 }
 
 /// Form of a command's table.

@@ -1,13 +1,15 @@
 //! What a command can fail with, and how that is told: the whole chain once, then a remedy.
 
 use super::exit::Exit;
-use crate::{
-    store::{ClusterError, StoreError},
-    telemetry::TelemetryError,
-};
+use crate::engine::backend::EngineError;
+use crate::market::MarketError;
+use crate::scheduler::SchedulerError;
+use crate::store::{ClusterError, StoreError};
+use crate::telemetry::TelemetryError;
 use std::error::Error;
 use std::fmt::Write;
 use std::io;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why a command failed.
@@ -51,6 +53,46 @@ pub enum CliError {
         /// Why.
         source: io::Error,
     },
+    /// The sweep file cannot be read.
+    #[error("cannot read the sweep file {}", .path.display())]
+    Sweep {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The sweep file is invalid.
+    #[error("{text}")]
+    Diagnostics {
+        /// Every fault, rendered.
+        text: String,
+    },
+    /// The bars do not do.
+    #[error(transparent)]
+    Market(#[from] MarketError),
+    /// The study did not run.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The device failed.
+    #[error("the device failed")]
+    Engine {
+        /// Why.
+        source: EngineError,
+    },
+    /// There is no such device.
+    #[error("there is no device {device}")]
+    Device {
+        /// What was asked for.
+        device: String,
+    },
+    /// There is no such preset.
+    #[error("there is no preset {name}; those there are: {known}")]
+    Preset {
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
     /// Nobody said yes.
     #[error("study {study} was not deleted")]
     NotConfirmed {
@@ -64,14 +106,25 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Output { .. } if self.is_silent() => Exit::Done,
-            Self::Store(StoreError::StudyLocked { .. }) => Exit::AlreadyRunning,
-            Self::Telemetry { .. } | Self::NotPrivate { .. } | Self::NotConfirmed { .. } => {
-                Exit::Usage
+            Self::Store(StoreError::StudyLocked { .. })
+            | Self::Scheduler(SchedulerError::Store(StoreError::StudyLocked { .. })) => {
+                Exit::AlreadyRunning
             }
+            Self::Telemetry { .. }
+            | Self::NotPrivate { .. }
+            | Self::NotConfirmed { .. }
+            | Self::Sweep { .. }
+            | Self::Diagnostics { .. }
+            | Self::Market(_)
+            | Self::Scheduler(SchedulerError::Changed { .. })
+            | Self::Device { .. }
+            | Self::Preset { .. } => Exit::Usage,
             Self::Output { .. }
             | Self::Runtime { .. }
             | Self::Store(_)
             | Self::Cluster(_)
+            | Self::Scheduler(_)
+            | Self::Engine { .. }
             | Self::Psql { .. } => Exit::Failure,
         }
     }
@@ -95,16 +148,33 @@ impl CliError {
             Self::Store(StoreError::Connect { .. }) => {
                 Some("check the URL, that the server runs, and that it accepts this user from here")
             }
+            Self::Sweep { .. } => Some("name a sweep file, such as sweeps/quickstart.toml"),
+            Self::Scheduler(SchedulerError::Changed { .. }) => Some(
+                "put the file back, or run it as another study: hyperopt run SWEEP.toml --name NEW",
+            ),
+            Self::Scheduler(SchedulerError::Unreadable { .. }) => {
+                Some("run the file as another study with --name NEW, or delete the old one")
+            }
+            Self::Device { .. } => Some("the CPU is called cpu; GPUs are not supported yet"),
             Self::Output { .. }
             | Self::Runtime { .. }
             | Self::Store(_)
             | Self::Cluster(_)
+            | Self::Diagnostics { .. }
+            | Self::Market(_)
+            | Self::Scheduler(_)
+            | Self::Engine { .. }
+            | Self::Preset { .. }
             | Self::Psql { .. } => None,
         }
     }
 
     /// Renders the message, its causes in order, and the remedy.
     pub fn render(&self) -> String {
+        if let Self::Diagnostics { text } = self {
+            // Rendered with a heading and a remedy of its own for every fault.
+            return text.clone();
+        }
         let mut text = format!("error: {self}");
         let mut source = self.source();
         while let Some(cause) = source {

@@ -8,15 +8,20 @@
 //! - The keys of `--json` are the names of the table's columns, and those of the views in SQL.
 
 mod args;
+mod bench;
 mod best;
+mod check;
 mod compare;
 mod db;
 mod delete;
+mod doctor;
 mod error;
 mod exit;
 mod list;
 mod output;
 mod progress;
+mod run;
+mod setup;
 mod show;
 mod trials;
 
@@ -63,6 +68,10 @@ fn try_run(cli: &Cli) -> Result<Exit, CliError> {
 async fn command(cli: &Cli) -> Result<Exit, CliError> {
     let database_url = cli.global.database_url.as_deref();
     match &cli.command {
+        Command::Run(args) => return run::run(args, database_url, cli.global.quiet).await,
+        Command::Doctor(args) => return doctor::run(args, database_url).await,
+        Command::Check(args) => check::run(args)?,
+        Command::Bench(args) => bench::run(args, database_url).await?,
         Command::Db(command) => return db::run(command, database_url).await,
         Command::List(args) => list::run(args, &open(database_url).await?).await?,
         Command::Show(args) => show::run(args, &open(database_url).await?).await?,

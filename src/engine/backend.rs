@@ -3,7 +3,7 @@
 use super::graph::DType;
 use super::op::{StateId, TableId};
 use super::plan::Plan;
-use super::program::Program;
+use super::program::{Program, Section};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,6 +157,14 @@ pub trait Session: Send {
     /// # Errors
     /// [`EngineError`] of the device; the session is lost.
     fn train(&mut self, n_cycles: usize) -> Result<Elapsed, EngineError>;
+
+    /// Runs one phase `n` times on all live lanes, for measurements.
+    ///
+    /// - `phase`: index within the section.
+    ///
+    /// # Errors
+    /// [`EngineError`] of the device; the session is lost.
+    fn repeat(&mut self, section: Section, phase: usize, n: usize) -> Result<Elapsed, EngineError>;
 
     /// Runs the evaluate section on all live lanes.
     ///

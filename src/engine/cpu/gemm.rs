@@ -55,6 +55,31 @@ pub(crate) fn gemm<R: Real>(a: &[R], b: &[R], c: &mut [R], shape: Gemm) {
     }
 }
 
+/// Measures this core's rate of square F32 products: what a training step is held against.
+///
+/// - `side`: rows, columns and summed extent.
+///
+/// Returns GFLOP/s, the median of nine batches.
+pub fn gemm_gflop_per_s(side: usize) -> f64 {
+    const N_BATCHES: usize = 9;
+    const N_PRODUCTS: usize = 100;
+    let a = vec![0.5_f32; side * side];
+    let b = vec![0.25_f32; side * side];
+    let mut c = vec![0.0_f32; side * side];
+    let shape = Gemm { m: side, n: side, k: side, trans_a: false, trans_b: false };
+    let mut times_s = [0.0; N_BATCHES];
+    for time_s in &mut times_s {
+        let started = std::time::Instant::now();
+        for _ in 0..N_PRODUCTS {
+            gemm(&a, &b, &mut c, shape);
+        }
+        *time_s = started.elapsed().as_secs_f64();
+    }
+    times_s.sort_by(f64::total_cmp);
+    let gflop = 2.0 * (side as f64).powi(3) * N_PRODUCTS as f64 / 1e9;
+    gflop / times_s[N_BATCHES / 2]
+}
+
 fn gemm_f32(a: &[f32], b: &[f32], c: &mut [f32], shape: Gemm) {
     let Gemm { m, n, k, .. } = shape;
     assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n);

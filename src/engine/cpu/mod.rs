@@ -30,6 +30,7 @@ mod step;
 mod sum;
 mod update;
 
+pub use gemm::gemm_gflop_per_s;
 pub use session::Cpu;
 
 /// A view of a row-major tensor as `[outer, n, inner]` around its axis of length `n`.

@@ -8,7 +8,7 @@ use crate::engine::backend::{
 };
 use crate::engine::graph::DType;
 use crate::engine::op::{StateId, TableId};
-use crate::engine::plan::{ElementBytes, LowerOptions, Operand, Plan, lower};
+use crate::engine::plan::{ElementBytes, LowerOptions, Operand, PhasePlan, Plan, lower};
 use crate::engine::program::{Init, Program, Section};
 use crate::engine::real::Real;
 use std::marker::PhantomData;
@@ -170,13 +170,17 @@ impl<R: Real> CpuSession<R> {
 
 fn run_section<R: Real>(ctx: &Ctx<'_>, lane: &mut Lane<R>, section: Section) {
     for phase in ctx.plan.section(section) {
-        for _ in 0..phase.repeats {
-            for step in &phase.steps {
-                step::run(ctx, &mut lane.arena, &mut lane.scratch, step);
-            }
-            for commit in &phase.commits {
-                commit::run::<R>(ctx, &mut lane.arena, commit);
-            }
+        run_phase(ctx, lane, phase, phase.repeats);
+    }
+}
+
+fn run_phase<R: Real>(ctx: &Ctx<'_>, lane: &mut Lane<R>, phase: &PhasePlan, n: usize) {
+    for _ in 0..n {
+        for step in &phase.steps {
+            step::run(ctx, &mut lane.arena, &mut lane.scratch, step);
+        }
+        for commit in &phase.commits {
+            commit::run::<R>(ctx, &mut lane.arena, commit);
         }
     }
 }
@@ -230,6 +234,10 @@ impl<R: Real> Session for CpuSession<R> {
                 run_section(ctx, lane, Section::Cycle);
             }
         }))
+    }
+
+    fn repeat(&mut self, section: Section, phase: usize, n: usize) -> Result<Elapsed, EngineError> {
+        Ok(self.each_live(|ctx, lane| run_phase(ctx, lane, &ctx.plan.section(section)[phase], n)))
     }
 
     fn evaluate(&mut self) -> Result<Elapsed, EngineError> {

@@ -1,0 +1,174 @@
+//! From a sweep file to everything that a run needs.
+
+use super::error::CliError;
+use crate::engine::backend::Backend;
+use crate::engine::cpu::Cpu;
+use crate::engine::env::Costs;
+use crate::executor::{MarketData, MarketOptions, PoolOptions, Preparer};
+use crate::market::csv::{self, CsvOptions};
+use crate::market::split::{Purge, SplitConfig, Window};
+use crate::market::synthetic::{Planted, shuffled};
+use crate::market::tables::Flatten;
+use crate::market::{BarLength, Bars, Calendar, MarketError};
+use crate::models::catalogue;
+use crate::spec::{
+    self, Calendar as SpecCalendar, DataSource, EvaluateIn, StudySpec, TrainWindow, expand_date,
+};
+use crate::study::Precision;
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The arm that `"auto"` stands for on the CPU.
+pub(super) const AUTO_PRECISION: Precision = Precision::F32;
+
+/// Executors of a device where the file says `"auto"`: one trains while the other's host work is
+/// done.
+const EXECUTORS_AUTO: usize = 2;
+
+/// Reads and validates a sweep file; a dated name is filled in.
+pub(super) fn read_sweep(path: &Path) -> Result<StudySpec, CliError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| CliError::Sweep { path: path.to_owned(), source })?;
+    let mut spec = spec::parse(&text, path, &catalogue()).map_err(|diagnostics| {
+        CliError::Diagnostics { text: diagnostics.render(std::io::stderr().is_terminal()) }
+    })?;
+    let today = chrono::Local::now().format("%Y-%m-%d").to_string();
+    spec.name = expand_date(&spec.name, &today);
+    Ok(spec)
+}
+
+/// Loads the bars that a sweep names.
+pub(super) fn load_bars(spec: &StudySpec, sweep: &Path) -> Result<Bars, MarketError> {
+    match &spec.data.source {
+        DataSource::Csv { columns, .. } => {
+            let path = spec.data.source.path_from(sweep).expect("a CSV source has a path");
+            let time_zone = spec.data.time_zone.clone();
+            csv::load(&path, &CsvOptions { columns: columns.clone(), time_zone })
+        }
+        DataSource::Synthetic { bars, seed, rho, shuffled: is_shuffled } => {
+            let planted = Planted { rho: *rho, ..Planted::new(*bars as usize, *seed) };
+            planted.check()?;
+            let bars = planted.bars();
+            Ok(if *is_shuffled { shuffled(&bars, *seed) } else { bars })
+        }
+    }
+}
+
+/// Makes the market of a sweep from its bars.
+pub(super) fn market(spec: &StudySpec, bars: &Bars) -> Result<MarketData, MarketError> {
+    let cost = &spec.market.cost;
+    let costs = Costs {
+        maker_fee: cost.maker_fee_bp * 1e-4,
+        ..Costs::from_bp(cost.fee_bp, cost.half_spread_bp, cost.impact)
+    };
+    let split = SplitConfig {
+        folds: spec.split.folds as usize,
+        allow_single_fold: spec.objective.metric.n_folds_min() == 1,
+        window: match spec.split.window {
+            TrainWindow::Expanding => Window::Expanding,
+            TrainWindow::Rolling { train_bars } => {
+                Window::Rolling { train_bars: train_bars as usize }
+            }
+        },
+        validation_bars: spec.split.validation_bars as usize,
+        holdout_bars: spec.split.holdout_bars as usize,
+        purge: spec.split.purge_bars.map_or(Purge::Auto, |bars| Purge::Bars(bars as usize)),
+    };
+    let options = MarketOptions {
+        bar: BarLength::parse(spec.data.bar.as_str())?,
+        calendar: match spec.data.calendar {
+            SpecCalendar::UsEquity => Calendar::UsEquity,
+            SpecCalendar::Custom { bars_per_year } => Calendar::custom(bars_per_year)?,
+        },
+        flatten: if spec.market.flatten { Flatten::Auto } else { Flatten::Never },
+        capital: spec.market.capital,
+        costs,
+        split,
+    };
+    MarketData::new(bars, &options)
+}
+
+/// The CPU as a device, with a thread a core.
+pub(super) fn cpu() -> Arc<dyn Backend> {
+    Arc::new(Cpu::<f32>::new(n_cores()))
+}
+
+/// Cores that this process may use.
+pub(super) fn n_cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Prepares trials of a sweep for a device.
+pub(super) fn preparer(
+    spec: &StudySpec,
+    backend: Arc<dyn Backend>,
+    market: Arc<MarketData>,
+) -> Preparer {
+    let searched: BTreeSet<String> =
+        spec.space.iter().map(|param| param.name.clone()).collect();
+    let evaluate_in_f32 = spec.precision.evaluate_in == EvaluateIn::F32;
+    Preparer::new(backend, market, &spec.kind, searched, evaluate_in_f32)
+}
+
+/// How trials of a sweep run on this machine; nothing here changes a result.
+pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
+    let nonzero = |n: u32| NonZeroUsize::new(n as usize).unwrap_or(NonZeroUsize::MIN);
+    let folds = spec.split.folds.max(1) as usize;
+    // A lane a core, and whole trials: their folds run side by side.
+    let lanes_auto = n_cores().get().next_multiple_of(folds);
+    let executors = &spec.executors;
+    PoolOptions {
+        n_executors: executors
+            .per_device
+            .map_or(NonZeroUsize::new(EXECUTORS_AUTO).expect("not zero"), nonzero),
+        n_lanes: executors
+            .lanes
+            .map_or(NonZeroUsize::new(lanes_auto).expect("not zero"), nonzero),
+        memory_bytes_max: (memory_available_bytes() as f64 * executors.memory_fraction) as u64,
+        overlap: executors.overlap,
+        objective: spec.objective,
+        n_epochs: spec.budget.epochs,
+        steps_per_epoch: steps_per_epoch(spec),
+    }
+}
+
+/// Updates an epoch: structural, and the same for every configuration unless searched, where the
+/// trainer's own count rules; schedules go by the file's value.
+fn steps_per_epoch(spec: &StudySpec) -> u64 {
+    let steps = spec.fixed.get("train.steps_per_epoch").and_then(|value| value.as_int());
+    steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(0)
+}
+
+/// Memory that new allocations may use; without /proc, as if there were no bound.
+pub(super) fn memory_available_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib * 1024)
+}
+
+/// Name of this machine, for the worker's row.
+pub(super) fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+}
+
+/// The widest instruction set that the kernels use here, the CPU's "driver".
+pub(super) fn instruction_set() -> String {
+    #[cfg(target_arch = "x86_64")]
+    {
+        for (name, found) in [
+            ("avx512f", std::arch::is_x86_feature_detected!("avx512f")),
+            ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+        ] {
+            if found {
+                return format!("x86_64 {name}");
+            }
+        }
+    }
+    std::env::consts::ARCH.to_owned()
+}

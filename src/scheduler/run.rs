@@ -1,0 +1,453 @@
+//! The run loop.
+
+use super::SchedulerError;
+use super::open::Opened;
+use super::record;
+use super::state::{Configuration, Configurations, Trial};
+use crate::executor::{
+    Event, Pool, PoolOptions, Prepared, Preparer, StartedPack, TrialReport, TrialRequest,
+};
+use crate::sampler::propose;
+use crate::spec::StudySpec;
+use crate::store::{NewAttempt, NewConfiguration, Store, StudyLock, WorkerId};
+use crate::study::{
+    AttemptId, ConfigurationNumber, Direction, Precision, StudyState, TrialId, TrialState,
+    cohort_of, run_seed, watermark,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::{debug, info, warn};
+
+/// Events that may wait for the store before executors wait too.
+const EVENTS_MAX: usize = 64;
+/// How often the study's lock is looked after.
+const LOCK_CHECK: Duration = Duration::from_secs(20);
+/// A wall limit that never comes.
+const FAR_AWAY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Why the run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Every configuration of the budget has ended.
+    Complete,
+    /// The wall limit came; the study can go on.
+    WallLimit,
+    /// Somebody stopped it; the study can go on.
+    Stopped,
+}
+
+/// What became of the study's trials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Why the run ended.
+    pub ended: Ended,
+    /// Trials with a value.
+    pub n_valued: u64,
+    /// Complete trials without one.
+    pub n_degenerate: u64,
+    /// Failed trials.
+    pub n_failed: u64,
+    /// Trials that this run began.
+    pub n_begun: u64,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Trials that have ended.
+    pub n_done: u64,
+    /// Trials of the budget.
+    pub n_total: u64,
+    /// Failed ones among them.
+    pub n_failed: u64,
+    /// Best value so far.
+    pub best: Option<f64>,
+}
+
+/// Runs one study.
+pub struct Scheduler {
+    store: Store,
+    lock: StudyLock,
+    worker_id: WorkerId,
+    spec: StudySpec,
+    arms: Vec<Precision>,
+    opened: Opened,
+    preparer: Arc<Preparer>,
+    options: PoolOptions,
+    driver: String,
+    program_version: &'static str,
+    configurations: Configurations,
+    attempts: HashMap<TrialId, AttemptId>,
+    n_begun: u64,
+    /// Configurations from here on are not begun any more.
+    limit: u32,
+}
+
+impl Scheduler {
+    /// Loads what is stored of an opened study.
+    ///
+    /// - `host`: name of this machine; `driver`: of the device.
+    ///
+    /// # Errors
+    /// [`SchedulerError::Store`] if the store fails.
+    #[expect(clippy::too_many_arguments, reason = "one call, from the command")]
+    pub async fn new(
+        store: Store,
+        lock: StudyLock,
+        opened: Opened,
+        spec: StudySpec,
+        preparer: Arc<Preparer>,
+        options: PoolOptions,
+        host: &str,
+        driver: String,
+    ) -> Result<Self, SchedulerError> {
+        let program_version = env!("CARGO_PKG_VERSION");
+        let worker_id = store.register_worker(host, program_version).await?;
+        let history = store.load_study_history(opened.row.study_id).await?;
+        Ok(Self {
+            arms: opened.row.arms.clone(),
+            configurations: Configurations::from_history(history),
+            limit: spec.budget.configurations,
+            store,
+            lock,
+            worker_id,
+            spec,
+            opened,
+            preparer,
+            options,
+            driver,
+            program_version,
+            attempts: HashMap::new(),
+            n_begun: 0,
+        })
+    }
+
+    /// Runs until the budget is used, the wall limit comes, or `stop` turns true.
+    ///
+    /// - `report`: told after every trial.
+    ///
+    /// # Errors
+    /// [`SchedulerError`]; the study stays resumable.
+    pub async fn run(
+        mut self,
+        mut stop: watch::Receiver<bool>,
+        mut report: impl FnMut(Progress),
+    ) -> Result<Summary, SchedulerError> {
+        report(self.progress());
+        if self.configurations.have_ended_below(self.limit) {
+            return self.finish(Ended::Complete).await;
+        }
+        let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+        let pool = Pool::start(self.preparer.clone(), self.options, sender)
+            .map_err(|source| SchedulerError::Thread { source })?;
+        let ended = self.drive(&pool, &mut events, &mut stop, &mut report).await;
+        pool.stop();
+        let joined = tokio::task::spawn_blocking(move || pool.join());
+        // What still arrives is of epochs that end now; it is recorded like any other.
+        while let Some(event) = events.recv().await {
+            if ended.is_ok() {
+                self.handle(event, &mut report).await?;
+            }
+        }
+        // A join error would be a panic of the waiting itself.
+        let _ = joined.await;
+        let ended = ended?;
+        self.store.requeue_running(self.opened.row.study_id).await?;
+        self.finish(ended).await
+    }
+
+    async fn drive(
+        &mut self,
+        pool: &Pool,
+        events: &mut mpsc::Receiver<Event>,
+        stop: &mut watch::Receiver<bool>,
+        report: &mut impl FnMut(Progress),
+    ) -> Result<Ended, SchedulerError> {
+        let wall = self.spec.budget.wall_s.map_or(FAR_AWAY, Duration::from_secs);
+        let wall = sleep_until(Instant::now() + wall);
+        tokio::pin!(wall);
+        let mut is_over_wall = false;
+        let mut lock_check = interval(LOCK_CHECK);
+        lock_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.submit_waiting(pool);
+        loop {
+            self.sample(pool).await?;
+            if self.configurations.have_ended_below(self.limit) {
+                return Ok(if is_over_wall { Ended::WallLimit } else { Ended::Complete });
+            }
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => self.handle(event, report).await?,
+                    // Executors outlive the queue, so this is a stop that they saw first.
+                    None => return Ok(Ended::Stopped),
+                },
+                changed = stop.changed() => {
+                    if changed.is_err() || *stop.borrow() {
+                        return Ok(Ended::Stopped);
+                    }
+                }
+                () = &mut wall, if !is_over_wall => {
+                    is_over_wall = true;
+                    self.cut(pool);
+                }
+                _ = lock_check.tick() => self.lock.ensure().await?,
+            }
+        }
+    }
+
+    /// Begins no configuration beyond those that have begun.
+    fn cut(&mut self, pool: &Pool) {
+        let begun = self
+            .configurations
+            .trials_below(self.limit)
+            .filter(|trial| trial.state != TrialState::Waiting)
+            .map(|trial| self.configurations.number_of(trial.trial_id) + 1)
+            .max();
+        self.limit = begun.unwrap_or(0);
+        info!(n_configurations = self.limit, "the wall limit came");
+        let (configurations, limit) = (&self.configurations, self.limit);
+        pool.withdraw(|trial| configurations.number_of(trial.request.trial_id) < limit);
+    }
+
+    /// Samples the cohorts that may be sampled now.
+    async fn sample(&mut self, pool: &Pool) -> Result<(), SchedulerError> {
+        let size = self.spec.scheduler.cohort;
+        while let Some(numbers) = self.configurations.next_cohort(self.limit, size) {
+            let cohort: Vec<NewConfiguration> = numbers
+                .iter()
+                .map(|&number| {
+                    let history = self.configurations.history(number, size);
+                    let number = ConfigurationNumber(number);
+                    NewConfiguration {
+                        number,
+                        cohort: cohort_of(number, size),
+                        watermark: watermark(number, size),
+                        is_enqueued: (number.0 as usize) < self.spec.enqueue.len(),
+                        params: propose(&self.spec, number, &history),
+                    }
+                })
+                .collect();
+            let n_replicates = self.spec.budget.replicates;
+            let study_id = self.opened.row.study_id;
+            let inserted =
+                self.store.insert_cohort(study_id, &cohort, &self.arms, n_replicates).await?;
+            debug!(first = numbers[0], n = numbers.len(), "a cohort was sampled");
+            let mut trials = Vec::new();
+            for (configuration, stored) in cohort.into_iter().zip(inserted) {
+                let waiting = stored.trials.iter().map(|trial| Trial {
+                    trial_id: trial.trial_id,
+                    precision: trial.precision,
+                    replicate: trial.replicate,
+                    state: TrialState::Waiting,
+                    value: None,
+                });
+                let params = configuration.params;
+                let configuration = Configuration { params, trials: waiting.collect() };
+                trials.extend(configuration.trials.iter().map(|trial| trial.trial_id));
+                self.configurations.insert(stored.number.0, configuration);
+            }
+            self.submit(pool, &trials);
+        }
+        Ok(())
+    }
+
+    /// Hands over what an earlier run left.
+    fn submit_waiting(&self, pool: &Pool) {
+        let waiting: Vec<TrialId> = self
+            .configurations
+            .trials_below(self.limit)
+            .filter(|trial| !trial.state.is_final())
+            .map(|trial| trial.trial_id)
+            .collect();
+        self.submit(pool, &waiting);
+    }
+
+    /// Prepares and queues trials. Arms alternate who goes first, so that neither always finds
+    /// the machine as the other left it.
+    fn submit(&self, pool: &Pool, trials: &[TrialId]) {
+        let mut prepared: Vec<(u32, usize, Prepared)> = trials
+            .iter()
+            .map(|trial_id| {
+                let number = self.configurations.number_of(*trial_id);
+                let trial = self.configurations.trial(*trial_id);
+                let arm = self.arms.iter().position(|arm| *arm == trial.precision);
+                let cohort = cohort_of(ConfigurationNumber(number), self.spec.scheduler.cohort);
+                let turn = (arm.unwrap_or(0) + cohort as usize) % self.arms.len();
+                (cohort, turn, self.prepare(number, trial))
+            })
+            .collect();
+        prepared.sort_by_key(|(cohort, turn, _)| (*cohort, *turn));
+        pool.submit(prepared.into_iter().map(|(_, _, trial)| trial).collect());
+    }
+
+    fn prepare(&self, number: u32, trial: &Trial) -> Prepared {
+        let configuration = self.configurations.get(number).expect("known by its trial");
+        let seeds = self.seeds(number, trial.replicate);
+        self.preparer.prepare(TrialRequest {
+            trial_id: trial.trial_id,
+            params: self.spec.complete(&configuration.params),
+            precision: trial.precision,
+            seeds,
+        })
+    }
+
+    async fn handle(
+        &mut self,
+        event: Event,
+        report: &mut impl FnMut(Progress),
+    ) -> Result<(), SchedulerError> {
+        match event {
+            Event::Start(pack) => self.start(pack).await,
+            Event::Epoch(epochs) => {
+                let rows: Vec<_> = epochs
+                    .iter()
+                    .filter_map(|epoch| {
+                        let attempt_id = self.attempts.get(&epoch.trial_id)?;
+                        Some(record::epoch_row(*attempt_id, epoch))
+                    })
+                    .collect();
+                self.store.record_epochs(&rows).await?;
+                Ok(())
+            }
+            Event::Done(done) => {
+                self.done(*done).await?;
+                report(self.progress());
+                Ok(())
+            }
+        }
+    }
+
+    async fn start(&mut self, pack: StartedPack) -> Result<(), SchedulerError> {
+        let attempts: Vec<NewAttempt> = pack
+            .trials
+            .iter()
+            .map(|trial_id| {
+                let number = self.configurations.number_of(*trial_id);
+                let trial = self.configurations.trial(*trial_id);
+                NewAttempt {
+                    trial_id: *trial_id,
+                    worker_id: self.worker_id,
+                    device: self.preparer.backend().device(),
+                    driver: self.driver.clone(),
+                    n_lanes: pack.n_lanes,
+                    kernel_digest: format!("cpu-{}", self.program_version),
+                    data_digest: self.preparer.market().digest.clone(),
+                    program_version: self.program_version.to_owned(),
+                    arena_bytes: pack.arena_bytes,
+                    bytes_per_lane: pack.bytes_per_lane,
+                    plan_key: pack.plan_key.clone(),
+                    seeds: self.seeds(number, trial.replicate),
+                }
+            })
+            .collect();
+        let started = self.store.start_attempts(&attempts).await?;
+        for (trial_id, attempt_id) in pack.trials.iter().zip(&started) {
+            if let Some(attempt_id) = attempt_id {
+                self.attempts.insert(*trial_id, *attempt_id);
+                self.configurations.trial_mut(*trial_id).state = TrialState::Running;
+                self.n_begun += 1;
+            }
+        }
+        // The executor is gone only if it panicked; its trials are requeued at the end.
+        let _ = pack.accepted.send(started.iter().map(Option::is_some).collect());
+        Ok(())
+    }
+
+    async fn done(&mut self, report: TrialReport) -> Result<(), SchedulerError> {
+        let trial_id = report.trial_id;
+        let attempt_id = match self.attempts.get(&trial_id) {
+            Some(attempt_id) => *attempt_id,
+            // Its pack could not even be allocated: the attempt begins and ends here.
+            None => {
+                let (accepted, _answer) = tokio::sync::oneshot::channel();
+                let plan_key = String::new();
+                let trials = vec![trial_id];
+                let (n_lanes, arena_bytes, bytes_per_lane) = (1, 0, 0);
+                self.start(StartedPack {
+                    trials,
+                    plan_key,
+                    n_lanes,
+                    arena_bytes,
+                    bytes_per_lane,
+                    accepted,
+                })
+                .await?;
+                match self.attempts.get(&trial_id) {
+                    Some(attempt_id) => *attempt_id,
+                    None => return Ok(()),
+                }
+            }
+        };
+        let outcome = record::outcome(attempt_id, report);
+        let (state, value) = match &outcome.end {
+            crate::store::TrialEnd::Complete { value, .. } => (TrialState::Complete, Some(*value)),
+            crate::store::TrialEnd::Degenerate { .. } => (TrialState::Complete, None),
+            crate::store::TrialEnd::Pruned { .. } => (TrialState::Pruned, None),
+            crate::store::TrialEnd::Failed(failure) => {
+                warn!(%trial_id, kind = ?failure.kind, cause = failure.text, "a trial failed");
+                (TrialState::Failed, None)
+            }
+        };
+        if self.store.finish_trial(&outcome).await? {
+            let trial = self.configurations.trial_mut(trial_id);
+            (trial.state, trial.value) = (state, value);
+        }
+        Ok(())
+    }
+
+    fn seeds(&self, number: u32, replicate: u32) -> Vec<u64> {
+        let n_folds = self.preparer.market().folds.len();
+        (0..u32::try_from(n_folds).expect("few folds"))
+            .map(|fold| run_seed(self.spec.seed, ConfigurationNumber(number), fold, replicate))
+            .collect()
+    }
+
+    fn progress(&self) -> Progress {
+        let budget = self.spec.budget.configurations;
+        let trials = || self.configurations.trials_below(budget);
+        let count = |keep: &dyn Fn(&Trial) -> bool| trials().filter(|trial| keep(trial)).count();
+        let best = trials().filter_map(|trial| trial.value).reduce(|a, b| {
+            let is_better = match self.spec.objective.direction {
+                Direction::Maximize => b > a,
+                Direction::Minimize => b < a,
+            };
+            if is_better { b } else { a }
+        });
+        Progress {
+            n_done: count(&|trial| trial.state.is_final()) as u64,
+            n_total: self.spec.n_trials(),
+            n_failed: count(&|trial| trial.state == TrialState::Failed) as u64,
+            best,
+        }
+    }
+
+    /// Stores the study's state and gives the lock back.
+    async fn finish(self, ended: Ended) -> Result<Summary, SchedulerError> {
+        let study_id = self.opened.row.study_id;
+        let (state, reason) = match ended {
+            Ended::Complete => (StudyState::Complete, None),
+            Ended::WallLimit => (StudyState::Stopped, Some("the wall limit came")),
+            Ended::Stopped => (StudyState::Stopped, Some("interrupted")),
+        };
+        if self.opened.row.state != state || state != StudyState::Complete {
+            self.store.set_study_state(study_id, state, reason).await?;
+        }
+        self.lock.release().await;
+        let budget = self.spec.budget.configurations;
+        let count = |keep: &dyn Fn(&Trial) -> bool| {
+            self.configurations.trials_below(budget).filter(|trial| keep(trial)).count() as u64
+        };
+        Ok(Summary {
+            ended,
+            n_valued: count(&|trial| trial.value.is_some()),
+            n_degenerate: count(&|trial| {
+                trial.state == TrialState::Complete && trial.value.is_none()
+            }),
+            n_failed: count(&|trial| trial.state == TrialState::Failed),
+            n_begun: self.n_begun,
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! Cohort arithmetic over configurations.
