@@ -19,6 +19,8 @@ use tracing::{debug, warn};
 const CONNECTIONS_MAX: u32 = 8;
 /// Longest wait for a connection; after it a private server that died is started again.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
+/// A connection that rested for longer is tested before it is used.
+const TRUSTED: Duration = Duration::from_millis(500);
 /// Longest wait for a server that says it is starting up.
 const STARTING_LIMIT: Duration = Duration::from_secs(60);
 
@@ -121,6 +123,16 @@ impl Store {
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_LIMIT)
             .after_connect(|connection, _| Box::pin(set_search_path(connection)))
+            // A connection just used needs no ping; one that rested may be gone.
+            .test_before_acquire(false)
+            .before_acquire(|connection, used| {
+                Box::pin(async move {
+                    if used.idle_for > TRUSTED {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
             .connect_lazy_with(options.clone());
         Self {
             pool,
