@@ -50,7 +50,7 @@ struct States {
 }
 
 /// Builds program number `number`.
-pub(super) fn program(number: u64) -> Program {
+pub(crate) fn program(number: u64) -> Program {
     let mut program = Program::default();
     program.n_cycles = 2;
     let states = States {

@@ -8,7 +8,7 @@
 mod case;
 mod compare;
 mod effects;
-mod graphs;
+pub(crate) mod graphs;
 mod ops;
 mod packing;
 
