@@ -58,11 +58,20 @@ impl Case {
             *b.graph() = graph;
             let store = |(node, id): (&NodeId, &StateId)| {
                 let value = b.cast(*node, program.states[id.0 as usize].dtype);
-                Effect::Store { state: *id, value, guard: None }
+                Effect::Store {
+                    state: *id,
+                    value,
+                    guard: None,
+                }
             };
             nodes.iter().zip(&outputs).map(store).collect()
         });
-        Self { program, values, tables, outputs }
+        Self {
+            program,
+            values,
+            tables,
+            outputs,
+        }
     }
 
     /// Runs it as the backend lowers it.
@@ -80,8 +89,12 @@ impl Case {
 
     /// Opens a session of one live, loaded lane.
     pub(super) fn open(&self, backend: &dyn Backend, plan: Plan) -> Box<dyn Session> {
-        let mut session = backend.open(Arc::new(plan), &self.tables, 1).expect("samples are small");
-        session.load(LaneIdx(0), &self.values).expect("every input has its values");
+        let mut session = backend
+            .open(Arc::new(plan), &self.tables, 1)
+            .expect("samples are small");
+        session
+            .load(LaneIdx(0), &self.values)
+            .expect("every input has its values");
         session.set_live(LaneIdx(0), true);
         session
     }

@@ -19,13 +19,22 @@ struct Trial {
 /// Runs every trial for five cycles.
 pub(super) fn run(backend: &dyn Backend) {
     let nothing = NodeId(0);
-    let mut kind = Some(Effect::Store { state: StateId(0), value: nothing, guard: None });
+    let mut kind = Some(Effect::Store {
+        state: StateId(0),
+        value: nothing,
+        guard: None,
+    });
     while let Some(effect) = kind {
         let (trials, next) = of_effect(&effect);
         for trial in trials {
             let (got, expected) = (trial.states(backend), trial.states(&oracle()));
             for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
-                agree(&format!("state {k} after {effect:?}"), got, expected, trial.tolerance);
+                agree(
+                    &format!("state {k} after {effect:?}"),
+                    got,
+                    expected,
+                    trial.tolerance,
+                );
             }
         }
         kind = next;
@@ -38,7 +47,12 @@ fn of_effect(effect: &Effect) -> (Vec<Trial>, Option<Effect>) {
     let id = StateId(0);
     match effect {
         Effect::Store { .. } => {
-            let next = Effect::RingPush { state: id, row: none, value: none, guard: None };
+            let next = Effect::RingPush {
+                state: id,
+                row: none,
+                value: none,
+                guard: None,
+            };
             (vec![stores()], Some(next))
         }
         Effect::RingPush { .. } => {
@@ -78,19 +92,28 @@ fn of_effect(effect: &Effect) -> (Vec<Trial>, Option<Effect>) {
 impl Trial {
     fn states(&self, backend: &dyn Backend) -> Vec<Data> {
         let plan = Arc::new(backend.lower(&self.program));
-        let mut session = backend.open(plan, &Tables::default(), 1).expect("trials are small");
-        session.load(LaneIdx(0), &self.values).expect("every state has its values");
+        let mut session = backend
+            .open(plan, &Tables::default(), 1)
+            .expect("trials are small");
+        session
+            .load(LaneIdx(0), &self.values)
+            .expect("every state has its values");
         session.set_live(LaneIdx(0), true);
         session.train(5).expect("the device works");
         let n_states = u32::try_from(self.program.states.len()).expect("few states");
-        (0..n_states).map(|id| session.read(LaneIdx(0), StateId(id)).expect("a state")).collect()
+        (0..n_states)
+            .map(|id| session.read(LaneIdx(0), StateId(id)).expect("a state"))
+            .collect()
     }
 }
 
 /// Adds a state with drawn values.
 fn drawn(program: &mut Program, values: &mut StateValues, name: &str, n: usize) -> StateId {
     let id = program.state(name, [n], DType::F32, Init::Host);
-    let elements = draw(name, n, -1.0, 1.0).into_iter().map(|value| value as f32).collect();
+    let elements = draw(name, n, -1.0, 1.0)
+        .into_iter()
+        .map(|value| value as f32)
+        .collect();
     values.insert(id, Data::F32(elements));
     id
 }
@@ -101,23 +124,44 @@ fn stores() -> Trial {
     let a = drawn(&mut program, &mut values, "a", 5);
     let b_ = drawn(&mut program, &mut values, "b", 5);
     let count = program.state("count", [], DType::I32, Init::Zero);
-    let guarded: Vec<StateId> =
-        (0..4).map(|k| program.state(&format!("guarded {k}"), [5], DType::F32, Init::Zero)).collect();
+    let guarded: Vec<StateId> = (0..4)
+        .map(|k| program.state(&format!("guarded {k}"), [5], DType::F32, Init::Zero))
+        .collect();
     program.phase(Section::Cycle, "stores", 1, |p, b| {
         let (x, y, n) = (p.read(b, a), p.read(b, b_), p.read(b, count));
         let next = b.increment(n);
         let mut effects = vec![
-            Effect::Store { state: a, value: y, guard: None },
-            Effect::Store { state: b_, value: x, guard: None },
-            Effect::Store { state: count, value: next, guard: None },
+            Effect::Store {
+                state: a,
+                value: y,
+                guard: None,
+            },
+            Effect::Store {
+                state: b_,
+                value: x,
+                guard: None,
+            },
+            Effect::Store {
+                state: count,
+                value: next,
+                guard: None,
+            },
         ];
         for (state, guard) in guarded.iter().zip([1.0, 0.0, -0.0, f64::NAN]) {
             let guard = Some(b.scalar(guard));
-            effects.push(Effect::Store { state: *state, value: x, guard });
+            effects.push(Effect::Store {
+                state: *state,
+                value: x,
+                guard,
+            });
         }
         effects
     });
-    Trial { program, values, tolerance: Tolerance::Ulp(0) }
+    Trial {
+        program,
+        values,
+        tolerance: Tolerance::Ulp(0),
+    }
 }
 
 /// A ring of three rows is pushed round; each row is the last one, doubled, from the ring itself.
@@ -137,12 +181,30 @@ fn pushes() -> Trial {
         let inside = b.less(next, three);
         let next = b.select(inside, next, zero);
         vec![
-            Effect::RingPush { state: ring, row: at, value: doubled, guard: None },
-            Effect::RingPush { state: ring, row: zero, value: last, guard: Some(inside) },
-            Effect::Store { state: row, value: next, guard: None },
+            Effect::RingPush {
+                state: ring,
+                row: at,
+                value: doubled,
+                guard: None,
+            },
+            Effect::RingPush {
+                state: ring,
+                row: zero,
+                value: last,
+                guard: Some(inside),
+            },
+            Effect::Store {
+                state: row,
+                value: next,
+                guard: None,
+            },
         ]
     });
-    Trial { program, values, tolerance: Tolerance::Ulp(0) }
+    Trial {
+        program,
+        values,
+        tolerance: Tolerance::Ulp(0),
+    }
 }
 
 /// Five steps on a gradient that is the weights themselves.
@@ -151,7 +213,10 @@ fn adam(has_target: bool) -> Trial {
     let [param, m, v, average] =
         ["param", "m", "v", "average"].map(|name| drawn(&mut program, &mut values, name, 70));
     // A second moment is never negative.
-    let positive = draw("v", 70, 0.0, 1.0).into_iter().map(|value| value as f32).collect();
+    let positive = draw("v", 70, 0.0, 1.0)
+        .into_iter()
+        .map(|value| value as f32)
+        .collect();
     values.insert(v, Data::F32(positive));
     let count = program.state("count", [], DType::I32, Init::Zero);
     program.phase(Section::Cycle, "adam", 1, |p, b| {
@@ -174,10 +239,21 @@ fn adam(has_target: bool) -> Trial {
             weight_decay: scalar(0.1),
             guard: None,
         };
-        vec![effect, Effect::Store { state: count, value: step, guard: None }]
+        vec![
+            effect,
+            Effect::Store {
+                state: count,
+                value: step,
+                guard: None,
+            },
+        ]
     });
     // Five steps of a dozen roundings each.
-    Trial { program, values, tolerance: Tolerance::Norm(1e-5) }
+    Trial {
+        program,
+        values,
+        tolerance: Tolerance::Norm(1e-5),
+    }
 }
 
 /// Two matrices of one block, above or below the bound.
@@ -187,13 +263,37 @@ fn spectral(sigma_max: f64) -> Trial {
     let u = drawn(&mut program, &mut values, "u", 4 + 5);
     let v = drawn(&mut program, &mut values, "v", 6 + 3);
     let matrices = vec![
-        Matrix { offset: 0, rows: 4, cols: 6, u_offset: 0, v_offset: 0 },
-        Matrix { offset: 24, rows: 5, cols: 3, u_offset: 4, v_offset: 6 },
+        Matrix {
+            offset: 0,
+            rows: 4,
+            cols: 6,
+            u_offset: 0,
+            v_offset: 0,
+        },
+        Matrix {
+            offset: 24,
+            rows: 5,
+            cols: 3,
+            u_offset: 4,
+            v_offset: 6,
+        },
     ];
     program.phase(Section::Cycle, "spectral", 1, |_, b: &mut Builder<'_>| {
         let sigma_max = b.scalar(sigma_max);
-        vec![Effect::SpectralNorm { param, u, v, matrices, sigma_max, n_iterations: 3, guard: None }]
+        vec![Effect::SpectralNorm {
+            param,
+            u,
+            v,
+            matrices,
+            sigma_max,
+            n_iterations: 3,
+            guard: None,
+        }]
     });
     // The iteration converges, so roundings do not add up.
-    Trial { program, values, tolerance: Tolerance::Norm(1e-5) }
+    Trial {
+        program,
+        values,
+        tolerance: Tolerance::Norm(1e-5),
+    }
 }

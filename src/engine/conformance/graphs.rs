@@ -3,9 +3,7 @@
 use crate::engine::backend::{Data, StateValues};
 use crate::engine::graph::{Builder, DType, NodeId, Shape};
 use crate::engine::op::samples::rnn;
-use crate::engine::op::{
-    Effect, Gemm, Layout, Loss, Matrix, Op, ReduceKind, ScalarOp, StateId,
-};
+use crate::engine::op::{Effect, Gemm, Layout, Loss, Matrix, Op, ReduceKind, ScalarOp, StateId};
 use crate::engine::program::{Init, Program, SECTIONS, Section};
 use crate::engine::rng::{Counter, philox, uniform_f32};
 
@@ -22,7 +20,12 @@ impl Dice {
 
     /// A number below `n`.
     pub(super) fn below(&mut self, n: usize) -> usize {
-        let counter = Counter { block: self.n_rolls, step: 0, stream: 0, draw: 0 };
+        let counter = Counter {
+            block: self.n_rolls,
+            step: 0,
+            stream: 0,
+            draw: 0,
+        };
         self.n_rolls += 1;
         philox(counter, self.seed)[0] as usize % n
     }
@@ -64,12 +67,15 @@ pub(crate) fn program(number: u64) -> Program {
         row: program.state("row", [], DType::I32, Init::Zero),
         ring: program.state("ring", [N_ROWS, 3], DType::F32, Init::Zero),
         blocks: ["param", "m", "v", "average"].map(|name| {
-            let init = if name == "param" { Init::Host } else { Init::Fill(0.0_f64.to_bits()) };
+            let init = if name == "param" {
+                Init::Host
+            } else {
+                Init::Fill(0.0_f64.to_bits())
+            };
             program.state(name, [N_PARAMS], DType::F32, init)
         }),
-        vectors: [("u", 4), ("w", 6)].map(|(name, n)| {
-            program.state(name, [n], DType::F32, Init::Fill(1.0_f64.to_bits()))
-        }),
+        vectors: [("u", 4), ("w", 6)]
+            .map(|(name, n)| program.state(name, [n], DType::F32, Init::Fill(1.0_f64.to_bits()))),
     };
     program.blocks = vec![states.blocks[0]];
     let mut dice = Dice::new(number);
@@ -78,8 +84,13 @@ pub(crate) fn program(number: u64) -> Program {
         for _ in 0..n_phases {
             let (repeats, n_nodes) = (1 + dice.below(2), 4 + dice.below(30));
             program.phase(section, "random", repeats, |program, b| {
-                Growth { program, states: &states, dice: &mut dice, nodes: Vec::new() }
-                    .effects(b, n_nodes)
+                Growth {
+                    program,
+                    states: &states,
+                    dice: &mut dice,
+                    nodes: Vec::new(),
+                }
+                .effects(b, n_nodes)
             });
         }
     }
@@ -89,9 +100,17 @@ pub(crate) fn program(number: u64) -> Program {
 /// First values of run number `run`; a poisoned one holds nothing but NaN.
 pub(super) fn values(program: &Program, run: u64, is_poisoned: bool) -> StateValues {
     let mut values = StateValues::new();
-    for (id, state) in (0..).zip(&program.states).filter(|(_, state)| state.init == Init::Host) {
+    for (id, state) in (0..)
+        .zip(&program.states)
+        .filter(|(_, state)| state.init == Init::Host)
+    {
         let words = |i: usize| {
-            let counter = Counter { block: i as u32, step: id, stream: 1, draw: 0 };
+            let counter = Counter {
+                block: i as u32,
+                step: id,
+                stream: 1,
+                draw: 0,
+            };
             philox(counter, run)[0]
         };
         let n = state.shape.n_elements();
@@ -127,8 +146,10 @@ impl Growth<'_> {
         let block = self.program.read(b, self.states.blocks[0]);
         let matrix = b.slice(block, 0, 0, 24);
         self.nodes.push(b.reshape(matrix, [4, 6]));
-        let (seed, tick) =
-            (self.program.read(b, self.states.seed), self.program.read(b, self.states.tick));
+        let (seed, tick) = (
+            self.program.read(b, self.states.seed),
+            self.program.read(b, self.states.tick),
+        );
         self.nodes.push(b.uniform("noise", seed, tick, [4, 3]));
         for _ in 0..n_nodes {
             if let Some(node) = self.grow(b, block) {
@@ -146,13 +167,27 @@ impl Growth<'_> {
         match self.dice.below(12) {
             0 | 1 => {
                 let op = self.dice.of(&[
-                    S::Neg, S::Abs, S::Tanh, S::Sigmoid, S::Softplus, S::Relu, S::Floor, S::IsFinite,
+                    S::Neg,
+                    S::Abs,
+                    S::Tanh,
+                    S::Sigmoid,
+                    S::Softplus,
+                    S::Relu,
+                    S::Floor,
+                    S::IsFinite,
                 ]);
                 Some(b.map(op, &[x]))
             }
             2..=4 => {
                 let op = self.dice.of(&[
-                    S::Add, S::Sub, S::Mul, S::Max, S::Min, S::Less, S::LessEqual, S::Equal,
+                    S::Add,
+                    S::Sub,
+                    S::Mul,
+                    S::Max,
+                    S::Min,
+                    S::Less,
+                    S::LessEqual,
+                    S::Equal,
                 ]);
                 let y = self.any();
                 b.graph().push(Op::Map(op), vec![x, y]).ok()
@@ -162,7 +197,9 @@ impl Growth<'_> {
                 b.graph().push(Op::Map(S::Select), vec![x, y, z]).ok()
             }
             6 if shape.rank() > 0 => {
-                let kind = self.dice.of(&[ReduceKind::Sum, ReduceKind::Max, ReduceKind::ArgMax]);
+                let kind = self
+                    .dice
+                    .of(&[ReduceKind::Sum, ReduceKind::Max, ReduceKind::ArgMax]);
                 let axis = self.dice.below(shape.rank());
                 let node = b.reduce(kind, x, axis);
                 Some(b.cast(node, DType::F32))
@@ -170,7 +207,9 @@ impl Growth<'_> {
             7 => {
                 let (y, trans_a, trans_b) =
                     (self.any(), self.dice.below(2) == 1, self.dice.below(2) == 1);
-                b.graph().push(Op::Gemm(Gemm { trans_a, trans_b }), vec![x, y]).ok()
+                b.graph()
+                    .push(Op::Gemm(Gemm { trans_a, trans_b }), vec![x, y])
+                    .ok()
             }
             8 if shape.rank() > 0 => Some(self.softmax(b, x, &shape)),
             9 => self.moved(b, x, &shape),
@@ -197,11 +236,20 @@ impl Growth<'_> {
             }
             2 if shape.rank() > 0 => {
                 let (before, after) = (self.dice.below(3), self.dice.below(3));
-                Some(b.push(Op::Layout(Layout::Pad { axis, before, after }), &[x]))
+                Some(b.push(
+                    Op::Layout(Layout::Pad {
+                        axis,
+                        before,
+                        after,
+                    }),
+                    &[x],
+                ))
             }
             3 if shape.rank() > 0 => {
                 let y = self.any();
-                b.graph().push(Op::Layout(Layout::Concat { axis }), vec![x, y, x]).ok()
+                b.graph()
+                    .push(Op::Layout(Layout::Concat { axis }), vec![x, y, x])
+                    .ok()
             }
             4 => {
                 let dims: Vec<usize> = [2].iter().chain(&shape.0).copied().collect();
@@ -222,10 +270,21 @@ impl Growth<'_> {
         };
         let (w, u, bias) = (part(b, &[4, 3]), part(b, &[3, 3]), part(b, &[3]));
         let x = b.broadcast(h, [2, 4, 3]);
-        let x = b.push(Op::Layout(Layout::Pad { axis: 2, before: 0, after: 1 }), &[x]);
+        let x = b.push(
+            Op::Layout(Layout::Pad {
+                axis: 2,
+                before: 0,
+                after: 1,
+            }),
+            &[x],
+        );
         let h = b.map(ScalarOp::Tanh, &[h]);
         let out = b.recur(cell.clone(), &[h, x, w, u, bias]);
-        if self.dice.below(2) == 1 { cell.carry(b, out, 0) } else { cell.output(b, out, 0) }
+        if self.dice.below(2) == 1 {
+            cell.carry(b, out, 0)
+        } else {
+            cell.output(b, out, 0)
+        }
     }
 
     /// Bounds a node and brings it to a shape.
@@ -260,9 +319,17 @@ impl Growth<'_> {
             let shape = Shape(SHAPES[k].to_vec());
             // A state of the same shape is often stored as it is: swaps and chains of reads.
             let is_plain = b.shape(node) == shape && self.dice.below(2) == 1;
-            let value = if is_plain { node } else { self.fit(b, node, &shape) };
+            let value = if is_plain {
+                node
+            } else {
+                self.fit(b, node, &shape)
+            };
             let guard = self.guard(b);
-            effects.push(Effect::Store { state: self.states.tensors[k], value, guard });
+            effects.push(Effect::Store {
+                state: self.states.tensors[k],
+                value,
+                guard,
+            });
         }
         let tick = self.program.read(b, self.states.tick);
         let next_tick = b.increment(tick);
@@ -275,12 +342,22 @@ impl Growth<'_> {
         let node = self.any();
         let value = self.fit(b, node, &Shape::from([3]));
         let guard = self.guard(b);
-        effects.push(Effect::RingPush { state: self.states.ring, row, value, guard });
+        effects.push(Effect::RingPush {
+            state: self.states.ring,
+            row,
+            value,
+            guard,
+        });
         effects.push(self.adam(b, next_tick));
         let [u, v] = self.states.vectors;
-        let matrices = vec![Matrix { offset: 0, rows: 4, cols: 6, u_offset: 0, v_offset: 0 }];
-        let (param, sigma_max, guard) =
-            (self.states.blocks[0], b.scalar(1.5), self.guard(b));
+        let matrices = vec![Matrix {
+            offset: 0,
+            rows: 4,
+            cols: 6,
+            u_offset: 0,
+            v_offset: 0,
+        }];
+        let (param, sigma_max, guard) = (self.states.blocks[0], b.scalar(1.5), self.guard(b));
         effects.push(Effect::SpectralNorm {
             param,
             u,
@@ -291,8 +368,16 @@ impl Growth<'_> {
             guard,
         });
         let (tick, row) = (self.states.tick, self.states.row);
-        effects.push(Effect::Store { state: tick, value: next_tick, guard: None });
-        effects.push(Effect::Store { state: row, value: next_row, guard: None });
+        effects.push(Effect::Store {
+            state: tick,
+            value: next_tick,
+            guard: None,
+        });
+        effects.push(Effect::Store {
+            state: row,
+            value: next_row,
+            guard: None,
+        });
         effects
     }
 

@@ -31,10 +31,15 @@ pub fn run(backend: &dyn Backend) {
     ops::forwards(backend);
     ops::gradients(backend);
     ops::precisions(backend);
+    ops::roundings(backend);
     effects::run(backend);
     for number in 0..N_PROGRAMS {
-        packing::fusion_changes_no_bit(backend, number);
-        let dtype = if number % 2 == 0 { DType::F32 } else { DType::Bf16 };
+        let dtype = if number % 2 == 0 {
+            DType::F32
+        } else {
+            DType::Bf16
+        };
+        packing::fusion_changes_no_bit(backend, number, dtype);
         packing::packing_changes_no_bit(backend, number, dtype);
     }
 }

@@ -5,6 +5,7 @@ use super::compare::{agree, bits};
 use crate::engine::autodiff;
 use crate::engine::backend::Backend;
 use crate::engine::graph::{Builder, DType, NodeId};
+use crate::engine::math;
 use crate::engine::op::Op;
 use crate::engine::op::samples::{self, Sample, Tolerance, draw, tolerance};
 
@@ -16,9 +17,37 @@ const ARMS: [(DType, f64); 3] = [(DType::F32, 1e-5), (DType::Tf32, 2e-3), (DType
 /// Compares the value of every op.
 pub(super) fn forwards(backend: &dyn Backend) {
     for sample in samples::all() {
-        let case = Case::new(&sample.inputs, |b, operands| vec![emit(b, &sample, operands)]);
+        let case = Case::new(&sample.inputs, |b, operands| {
+            vec![emit(b, &sample, operands)]
+        });
         let (got, expected) = (case.run(backend), case.run(&oracle()));
-        agree(&sample.label(), &got[0], &expected[0], tolerance(&sample.op));
+        agree(
+            &sample.label(),
+            &got[0],
+            &expected[0],
+            tolerance(&sample.op),
+        );
+        if let Op::Cast(DType::Tf32 | DType::Bf16) = sample.op {
+            assert_narrow(&sample, &got[0].to_f64());
+        }
+    }
+}
+
+/// Panics unless a cast gave numbers of its type, each the one that the engine's rounding gives.
+fn assert_narrow(sample: &Sample, got: &[f64]) {
+    let round = if sample.op == Op::Cast(DType::Bf16) {
+        math::round_bf16
+    } else {
+        math::round_tf32
+    };
+    for (x, got) in sample.inputs[0].values.iter().zip(got) {
+        let expected = round(*x as f32);
+        let is_same = expected.to_bits() == (*got as f32).to_bits();
+        assert!(
+            is_same || expected.is_nan() && got.is_nan(),
+            "{}: {x} gave {got}",
+            sample.label()
+        );
     }
 }
 
@@ -56,9 +85,50 @@ pub(super) fn precisions(backend: &dyn Backend) {
     }
 }
 
+/// Compares each narrow product with the plain one of operands that were rounded beforehand: no
+/// backend adds or removes a rounding.
+pub(super) fn roundings(backend: &dyn Backend) {
+    for sample in samples::all()
+        .iter()
+        .filter(|sample| matches!(sample.op, Op::Gemm(_)))
+    {
+        let case = |sample: &Sample| {
+            Case::new(&sample.inputs, |b, operands| {
+                vec![emit(b, sample, operands)]
+            })
+        };
+        for (dtype, round) in [
+            (DType::Tf32, math::round_tf32 as fn(f32) -> f32),
+            (DType::Bf16, math::round_bf16),
+        ] {
+            let mut rounded = sample.clone();
+            for value in rounded
+                .inputs
+                .iter_mut()
+                .flat_map(|input| &mut input.values)
+            {
+                *value = f64::from(round(*value as f32));
+            }
+            let mut narrow = case(sample);
+            narrow.program = narrow.program.with_precision(dtype, dtype);
+            let (got, expected) = (narrow.run(backend), case(&rounded).run(backend));
+            assert_eq!(
+                bits(&got[0]),
+                bits(&expected[0]),
+                "{dtype:?}: {}",
+                sample.label()
+            );
+        }
+    }
+}
+
 /// Pushes the op of a sample; a leaf reads no node.
 pub(super) fn emit(b: &mut Builder<'_>, sample: &Sample, operands: &[NodeId]) -> NodeId {
-    let operands = if matches!(sample.op, Op::Leaf(_)) { &[] } else { operands };
+    let operands = if matches!(sample.op, Op::Leaf(_)) {
+        &[]
+    } else {
+        operands
+    };
     b.push(sample.op.clone(), operands)
 }
 

@@ -19,14 +19,23 @@ const N_LANES_MAX: usize = 9;
 pub(super) type LaneBits = Vec<Vec<u64>>;
 
 /// Runs a random program with and without fused regions.
-pub(super) fn fusion_changes_no_bit(backend: &dyn Backend, number: u64) {
-    let program = graphs::program(number);
+pub(super) fn fusion_changes_no_bit(backend: &dyn Backend, number: u64, dtype: DType) {
+    let program = graphs::program(number).with_precision(dtype, dtype);
     let fused = backend.lower(&program);
-    let options = LowerOptions { elements: fused.elements, expand: false, fuse: false };
+    let options = LowerOptions {
+        elements: fused.elements,
+        expand: false,
+        fuse: false,
+    };
     let values = graphs::values(&program, number, false);
     let [fused, plain] = [fused, lower(&program, options)]
         .map(|plan| alone(backend, &program, &Arc::new(plan), &values, 2));
-    assert_same(&program, &fused, &plain, &format!("program {number}, fused against unfused"));
+    assert_same(
+        &program,
+        &fused,
+        &plain,
+        &format!("program {number}, fused against unfused"),
+    );
 }
 
 /// Runs a random pack of a random program: dead lanes, poisoned lanes, lanes refilled between
@@ -51,7 +60,9 @@ pub(super) fn pack(
     let plan = Arc::new(backend.lower(program));
     let mut dice = Dice::new(!number);
     let n_lanes = 1 + dice.below(N_LANES_MAX);
-    let mut session = backend.open(plan.clone(), tables, n_lanes).expect("packs are small");
+    let mut session = backend
+        .open(plan.clone(), tables, n_lanes)
+        .expect("packs are small");
     // Per lane: the run in it and the epochs it has had; `None` is a lane never loaded.
     let mut lanes: Vec<Option<(u64, usize)>> = vec![None; n_lanes];
     let mut is_live = vec![false; n_lanes];
@@ -60,9 +71,15 @@ pub(super) fn pack(
     for epoch in 0..N_EPOCHS {
         for k in 0..n_lanes {
             // A quarter of the lanes is refilled, a quarter dies, the rest goes on.
-            let choice = if epoch == 0 { dice.below(2) } else { dice.below(4) };
+            let choice = if epoch == 0 {
+                dice.below(2)
+            } else {
+                dice.below(4)
+            };
             if choice == 0 {
-                session.load(LaneIdx(k), &values(next_run)).expect("values fit");
+                session
+                    .load(LaneIdx(k), &values(next_run))
+                    .expect("values fit");
                 lanes[k] = Some((next_run, 0));
                 next_run += 1;
             }
@@ -75,12 +92,17 @@ pub(super) fn pack(
             lane.as_mut().expect("live lanes are loaded").1 += 1;
         }
         for (k, lane) in lanes.iter().enumerate() {
-            let Some((run, n_epochs)) = *lane else { continue };
+            let Some((run, n_epochs)) = *lane else {
+                continue;
+            };
             let expected = known.entry((run, n_epochs)).or_insert_with(|| {
-                let one = backend.open(plan.clone(), tables, 1).expect("packs are small");
+                let one = backend
+                    .open(plan.clone(), tables, 1)
+                    .expect("packs are small");
                 epochs(one, program, &values(run), n_epochs)
             });
-            let label = format!("program {number}, run {run} in lane {k} of {n_lanes}, epoch {epoch}");
+            let label =
+                format!("program {number}, run {run} in lane {k} of {n_lanes}, epoch {epoch}");
             assert_same(program, &states(&*session, program, k), expected, &label);
         }
     }
@@ -93,7 +115,9 @@ fn alone(
     values: &StateValues,
     n_epochs: usize,
 ) -> LaneBits {
-    let session = backend.open(plan.clone(), &Tables::default(), 1).expect("packs are small");
+    let session = backend
+        .open(plan.clone(), &Tables::default(), 1)
+        .expect("packs are small");
     epochs(session, program, values, n_epochs)
 }
 
@@ -115,7 +139,13 @@ fn epochs(
 fn states(session: &dyn Session, program: &Program, lane: usize) -> LaneBits {
     let n_states = u32::try_from(program.states.len()).expect("few states");
     (0..n_states)
-        .map(|id| bits(&session.read(LaneIdx(lane), StateId(id)).expect("the device works")))
+        .map(|id| {
+            bits(
+                &session
+                    .read(LaneIdx(lane), StateId(id))
+                    .expect("the device works"),
+            )
+        })
         .collect()
 }
 

@@ -24,7 +24,11 @@ fn equal_nodes_are_one_node() {
     let mut b = Builder::new(&mut graph);
     let one = b.add(x[0], x[1]);
     assert_eq!(b.add(x[0], x[1]), one);
-    assert_ne!(b.add(x[1], x[0]), one, "the order of operands is part of a node");
+    assert_ne!(
+        b.add(x[1], x[0]),
+        one,
+        "the order of operands is part of a node"
+    );
     let (zero, minus_zero) = (b.scalar(0.0), b.scalar(-0.0));
     assert_ne!(zero, minus_zero, "constants are equal by their bits");
     assert_eq!(b.scalar(f64::NAN), b.scalar(f64::NAN));
@@ -36,59 +40,158 @@ fn misfits_are_errors_that_name_the_rule() {
     let cases: Vec<(Op, Vec<(&[usize], DType)>)> = vec![
         (Op::Map(ScalarOp::Add), vec![(&[3], real)]),
         (Op::Map(ScalarOp::Add), vec![(&[3], real), (&[4], real)]),
-        (Op::Map(ScalarOp::Add), vec![(&[3], real), (&[3], DType::I32)]),
-        (Op::Map(ScalarOp::Add), vec![(&[3], real), (&[3], DType::F64)]),
-        (Op::Map(ScalarOp::Mul), vec![(&[3], DType::I32), (&[3], DType::I32)]),
+        (
+            Op::Map(ScalarOp::Add),
+            vec![(&[3], real), (&[3], DType::I32)],
+        ),
+        (
+            Op::Map(ScalarOp::Add),
+            vec![(&[3], real), (&[3], DType::F64)],
+        ),
+        (
+            Op::Map(ScalarOp::Mul),
+            vec![(&[3], DType::I32), (&[3], DType::I32)],
+        ),
         (
             Op::Map(ScalarOp::Select),
             vec![(&[3], DType::I32), (&[3], real), (&[3], real)],
         ),
-        (Op::Reduce(Reduce { kind: ReduceKind::Sum, axis: 1 }), vec![(&[3], real)]),
-        (Op::Reduce(Reduce { kind: ReduceKind::Sum, axis: 0 }), vec![(&[3], DType::I32)]),
-        (Op::Layout(Layout::Reshape(Shape::from([4]))), vec![(&[3], real)]),
-        (Op::Layout(Layout::Transpose), vec![(&[3], real)]),
-        (Op::Layout(Layout::Slice { axis: 0, start: 2, len: 2 }), vec![(&[3], real)]),
-        (Op::Layout(Layout::Slice { axis: 0, start: 0, len: 0 }), vec![(&[3], real)]),
-        (Op::Layout(Layout::Pad { axis: 1, before: 0, after: 1 }), vec![(&[3], real)]),
-        (Op::Layout(Layout::Concat { axis: 0 }), vec![]),
-        (Op::Layout(Layout::Concat { axis: 0 }), vec![(&[1, 2], real), (&[1, 3], real)]),
-        (Op::Layout(Layout::Concat { axis: 0 }), vec![(&[2], real), (&[2], DType::Bf16)]),
-        (Op::Layout(Layout::Broadcast(Shape::from([2]))), vec![(&[3], real)]),
-        (Op::Layout(Layout::Broadcast(Shape::from([3]))), vec![(&[2, 3], real)]),
         (
-            Op::Gemm(Gemm { trans_a: false, trans_b: false }),
+            Op::Reduce(Reduce {
+                kind: ReduceKind::Sum,
+                axis: 1,
+            }),
+            vec![(&[3], real)],
+        ),
+        (
+            Op::Reduce(Reduce {
+                kind: ReduceKind::Sum,
+                axis: 0,
+            }),
+            vec![(&[3], DType::I32)],
+        ),
+        (
+            Op::Layout(Layout::Reshape(Shape::from([4]))),
+            vec![(&[3], real)],
+        ),
+        (Op::Layout(Layout::Transpose), vec![(&[3], real)]),
+        (
+            Op::Layout(Layout::Slice {
+                axis: 0,
+                start: 2,
+                len: 2,
+            }),
+            vec![(&[3], real)],
+        ),
+        (
+            Op::Layout(Layout::Slice {
+                axis: 0,
+                start: 0,
+                len: 0,
+            }),
+            vec![(&[3], real)],
+        ),
+        (
+            Op::Layout(Layout::Pad {
+                axis: 1,
+                before: 0,
+                after: 1,
+            }),
+            vec![(&[3], real)],
+        ),
+        (Op::Layout(Layout::Concat { axis: 0 }), vec![]),
+        (
+            Op::Layout(Layout::Concat { axis: 0 }),
+            vec![(&[1, 2], real), (&[1, 3], real)],
+        ),
+        (
+            Op::Layout(Layout::Concat { axis: 0 }),
+            vec![(&[2], real), (&[2], DType::Bf16)],
+        ),
+        (
+            Op::Layout(Layout::Broadcast(Shape::from([2]))),
+            vec![(&[3], real)],
+        ),
+        (
+            Op::Layout(Layout::Broadcast(Shape::from([3]))),
+            vec![(&[2, 3], real)],
+        ),
+        (
+            Op::Gemm(Gemm {
+                trans_a: false,
+                trans_b: false,
+            }),
             vec![(&[2, 3], real), (&[2, 3], real)],
         ),
         (
-            Op::Gemm(Gemm { trans_a: false, trans_b: false }),
+            Op::Gemm(Gemm {
+                trans_a: false,
+                trans_b: false,
+            }),
             vec![(&[2, 3], real), (&[3, 2], DType::Bf16)],
         ),
-        (Op::Gather(Gather::Rows), vec![(&[4, 2], real), (&[3], real)]),
-        (Op::Gather(Gather::Pick), vec![(&[4, 2, 1], real), (&[3], DType::I32)]),
-        (Op::Loss(Loss::Softmax { n_valid: 4 }), vec![(&[2, 3], real)]),
-        (Op::Loss(Loss::Softmax { n_valid: 0 }), vec![(&[2, 3], real)]),
-        (Op::Loss(Loss::CrossEntropy { n_valid: 3 }), vec![(&[2, 3], real), (&[1, 3], real)]),
         (
-            Op::Random(Random::Uniform { stream: 0, shape: Shape::default() }),
+            Op::Gather(Gather::Rows),
+            vec![(&[4, 2], real), (&[3], real)],
+        ),
+        (
+            Op::Gather(Gather::Pick),
+            vec![(&[4, 2, 1], real), (&[3], DType::I32)],
+        ),
+        (
+            Op::Loss(Loss::Softmax { n_valid: 4 }),
+            vec![(&[2, 3], real)],
+        ),
+        (
+            Op::Loss(Loss::Softmax { n_valid: 0 }),
+            vec![(&[2, 3], real)],
+        ),
+        (
+            Op::Loss(Loss::CrossEntropy { n_valid: 3 }),
+            vec![(&[2, 3], real), (&[1, 3], real)],
+        ),
+        (
+            Op::Random(Random::Uniform {
+                stream: 0,
+                shape: Shape::default(),
+            }),
             vec![(&[2], DType::I32), (&[1], DType::I32)],
         ),
         (
-            Op::Leaf(Leaf::Constant { shape: Shape::from([2]), bits: vec![0], dtype: real }),
+            Op::Leaf(Leaf::Constant {
+                shape: Shape::from([2]),
+                bits: vec![0],
+                dtype: real,
+            }),
             vec![],
         ),
         (
-            Op::Leaf(Leaf::Constant { shape: Shape::from([1]), bits: vec![0], dtype: DType::Bf16 }),
+            Op::Leaf(Leaf::Constant {
+                shape: Shape::from([1]),
+                bits: vec![0],
+                dtype: DType::Bf16,
+            }),
             vec![],
         ),
     ];
     for (op, operands) in cases {
         let (mut graph, ids) = leaves(&operands);
         let found = graph.push(op.clone(), ids);
-        assert!(found.is_err(), "{} of {operands:?} gave {found:?}", op.name());
+        assert!(
+            found.is_err(),
+            "{} of {operands:?} gave {found:?}",
+            op.name()
+        );
         assert_eq!(graph.nodes().len(), operands.len(), "nothing was appended");
     }
     let (mut graph, x) = leaves(&[(&[2, 3], real), (&[4, 2], real)]);
-    let error = graph.push(Op::Gemm(Gemm { trans_a: false, trans_b: false }), x);
+    let error = graph.push(
+        Op::Gemm(Gemm {
+            trans_a: false,
+            trans_b: false,
+        }),
+        x,
+    );
     let text = error.map_err(|error: GraphError| error.to_string());
     let rule = "gemm cannot take shapes [2, 3] [4, 2]: inner and batch extents must be equal";
     assert_eq!(text, Err(rule.to_owned()));
@@ -97,24 +200,40 @@ fn misfits_are_errors_that_name_the_rule() {
 #[test]
 fn every_sample_verifies_with_its_gradient_and_definition() {
     for sample in samples::all() {
-        let of: Vec<(&[usize], DType)> =
-            sample.inputs.iter().map(|input| (&input.shape.0[..], input.dtype)).collect();
+        let of: Vec<(&[usize], DType)> = sample
+            .inputs
+            .iter()
+            .map(|input| (&input.shape.0[..], input.dtype))
+            .collect();
         let (mut graph, ids) = leaves(&of);
-        let operands = if matches!(sample.op, Op::Leaf(_)) { Vec::new() } else { ids.clone() };
-        let out = graph.push(sample.op.clone(), operands.clone()).expect("samples fit");
+        let operands = if matches!(sample.op, Op::Leaf(_)) {
+            Vec::new()
+        } else {
+            ids.clone()
+        };
+        let out = graph
+            .push(sample.op.clone(), operands.clone())
+            .expect("samples fit");
         let node = graph.node(out).clone();
         if let Some(definition) = sample.op.expand(&mut graph, &operands) {
             let definition = graph.node(definition);
-            assert_eq!((&definition.shape, definition.dtype), (&node.shape, node.dtype));
+            assert_eq!(
+                (&definition.shape, definition.dtype),
+                (&node.shape, node.dtype)
+            );
         }
         if node.dtype.is_real() {
             let n = node.shape.n_elements();
-            let seed =
-                Builder::new(&mut graph).constant(node.shape, &vec![1.0; n], DType::F32);
+            let seed = Builder::new(&mut graph).constant(node.shape, &vec![1.0; n], DType::F32);
             let found = gradients(&mut graph, &[(out, seed)], &ids);
             for (id, part) in ids.iter().zip(found) {
                 let Some(part) = part else { continue };
-                assert_eq!(graph.node(part).shape, graph.node(*id).shape, "{}", sample.label());
+                assert_eq!(
+                    graph.node(part).shape,
+                    graph.node(*id).shape,
+                    "{}",
+                    sample.label()
+                );
                 assert!(graph.node(*id).dtype.is_real(), "{}", sample.label());
             }
         }
@@ -146,7 +265,10 @@ fn what_a_loss_does_not_reach_has_no_gradient() {
     let product = b.mul(x[0], stopped);
     let loss = b.sum_all(product);
     let found = grad(&mut graph, loss, &x);
-    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(
+        found.iter().map(Option::is_some).collect::<Vec<_>>(),
+        [true, false, false]
+    );
 }
 
 #[test]
@@ -161,5 +283,8 @@ fn rewrites_copy_what_roots_need() {
     });
     assert_eq!(target.nodes().len(), 2);
     assert_eq!(image.iter().filter(|id| id.is_some()).count(), 2);
-    assert_eq!(target.to_string(), "%0 = state#0() F32[3]\n%1 = neg(%0) F32[3]\n");
+    assert_eq!(
+        target.to_string(),
+        "%0 = state#0() F32[3]\n%1 = neg(%0) F32[3]\n"
+    );
 }

@@ -6,7 +6,11 @@ use std::fmt::{Display, Formatter, Result};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        writeln!(f, "lane {} bytes, {} persistent", self.lane_bytes, self.persistent_bytes)?;
+        writeln!(
+            f,
+            "lane {} bytes, {} persistent",
+            self.lane_bytes, self.persistent_bytes
+        )?;
         for (state, operand) in self.states.iter().zip(&self.state_operands) {
             writeln!(f, "state {} {}", state.name, Place(self, operand))?;
         }
@@ -29,7 +33,14 @@ impl Display for Plan {
 impl Plan {
     fn steps(&self, f: &mut Formatter<'_>, steps: &[Step], depth: usize) -> Result {
         for step in steps {
-            write!(f, "{:1$}{2} <- {3}", "", 2 * depth, Place(self, &step.output), step.kernel)?;
+            write!(
+                f,
+                "{:1$}{2} <- {3}",
+                "",
+                2 * depth,
+                Place(self, &step.output),
+                step.kernel
+            )?;
             self.list(f, &step.inputs)?;
             writeln!(f)?;
             if let Kernel::Loop(inner) = &step.kernel {
@@ -61,7 +72,9 @@ impl Plan {
     }
 
     fn list(&self, f: &mut Formatter<'_>, operands: &[Operand]) -> Result {
-        operands.iter().try_for_each(|operand| write!(f, " {}", Place(self, operand)))
+        operands
+            .iter()
+            .try_for_each(|operand| write!(f, " {}", Place(self, operand)))
     }
 
     fn commit(&self, f: &mut Formatter<'_>, commit: &Commit) -> Result {
@@ -70,10 +83,25 @@ impl Plan {
             Commit::Store { state, value, .. } => {
                 write!(f, "  store {} <- {}", place(state), place(value))?;
             }
-            Commit::RingPush { state, row, value, .. } => {
-                write!(f, "  push {}[{}] <- {}", place(state), place(row), place(value))?;
+            Commit::RingPush {
+                state, row, value, ..
+            } => {
+                write!(
+                    f,
+                    "  push {}[{}] <- {}",
+                    place(state),
+                    place(row),
+                    place(value)
+                )?;
             }
-            Commit::Adam { blocks, target, grad, scalars, step, .. } => {
+            Commit::Adam {
+                blocks,
+                target,
+                grad,
+                scalars,
+                step,
+                ..
+            } => {
                 write!(f, "  adam")?;
                 self.list(f, blocks)?;
                 if let Some((block, tau)) = target {
@@ -82,8 +110,18 @@ impl Plan {
                 write!(f, " <- {} step {} with", place(grad), place(step))?;
                 self.list(f, scalars)?;
             }
-            Commit::SpectralNorm { blocks, matrices, sigma_max, n_iterations, .. } => {
-                write!(f, "  spectral_norm ×{n_iterations} of {} matrices", matrices.len())?;
+            Commit::SpectralNorm {
+                blocks,
+                matrices,
+                sigma_max,
+                n_iterations,
+                ..
+            } => {
+                write!(
+                    f,
+                    "  spectral_norm ×{n_iterations} of {} matrices",
+                    matrices.len()
+                )?;
                 self.list(f, blocks)?;
                 write!(f, " below {}", place(sigma_max))?;
             }
@@ -103,7 +141,9 @@ impl Display for Kernel {
                 for (k, instruction) in region.code.iter().enumerate() {
                     let gap = if k == 0 { "" } else { " " };
                     match instruction.op {
-                        RegionOp::Scalar(op) => write!(f, "{gap}{}", format!("{op:?}").to_lowercase())?,
+                        RegionOp::Scalar(op) => {
+                            write!(f, "{gap}{}", format!("{op:?}").to_lowercase())?
+                        }
                         RegionOp::Round(dtype) => {
                             write!(f, "{gap}{}", format!("round_{dtype:?}").to_lowercase())?;
                         }
@@ -114,7 +154,11 @@ impl Display for Kernel {
             Self::Op(op) => f.write_str(&op.name()),
             Self::Copy => f.write_str("copy"),
             Self::Loop(inner) => {
-                let direction = if inner.is_reversed { "reversed" } else { "forward" };
+                let direction = if inner.is_reversed {
+                    "reversed"
+                } else {
+                    "forward"
+                };
                 write!(f, "loop[{} {direction}]", inner.n_steps)
             }
         }

@@ -10,17 +10,27 @@ use crate::engine::op::{Effect, ScalarOp};
 use crate::engine::program::{Init, Program, SECTIONS, Section};
 use proptest::prelude::*;
 
-const F32: LowerOptions =
-    LowerOptions { elements: ElementBytes { f32: 4, bf16: 4 }, expand: false, fuse: true };
+const F32: LowerOptions = LowerOptions {
+    elements: ElementBytes { f32: 4, bf16: 4 },
+    expand: false,
+    fuse: true,
+};
 
 fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
-    let buffer = (1_usize..3_000, 0_usize..20, 0_usize..8)
-        .prop_map(|(bytes, first, n)| Buffer { bytes, first, last: first + n, offset: 0 });
+    let buffer = (1_usize..3_000, 0_usize..20, 0_usize..8).prop_map(|(bytes, first, n)| Buffer {
+        bytes,
+        first,
+        last: first + n,
+        offset: 0,
+    });
     prop::collection::vec(buffer, 1..40)
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
@@ -73,7 +83,10 @@ impl<'p> Memory<'p> {
             assert!(buffer.offset.is_multiple_of(ALIGN_BYTES));
             assert!(buffer.offset + buffer.bytes <= plan.lane_bytes);
         }
-        let mut memory = Self { plan, owner: vec![None; plan.lane_bytes] };
+        let mut memory = Self {
+            plan,
+            owner: vec![None; plan.lane_bytes],
+        };
         let constants = plan.constants.iter().map(|(operand, _)| operand);
         for operand in plan.state_operands.iter().chain(constants) {
             memory.write(operand);
@@ -96,16 +109,34 @@ impl<'p> Memory<'p> {
             if let Kernel::Loop(inner) = &step.kernel {
                 // Twice, so that the second step of the loop finds its operands too.
                 for _ in 0..2 {
-                    inner.carries.iter().chain(&inner.slices).for_each(|part| self.write(part));
+                    inner
+                        .carries
+                        .iter()
+                        .chain(&inner.slices)
+                        .for_each(|part| self.write(part));
                     inner.carries.iter().for_each(|carry| self.read(carry));
                     self.steps(&inner.steps);
-                    inner.next.iter().chain(&inner.outputs).for_each(|part| self.read(part));
+                    inner
+                        .next
+                        .iter()
+                        .chain(&inner.outputs)
+                        .for_each(|part| self.read(part));
                     step.inputs.iter().for_each(|input| self.read(input));
                 }
             }
-            let out = self.plan.range(&step.output).expect("outputs lie in the arena");
-            assert!(out.start >= self.plan.persistent_bytes, "a launch writes a state");
-            for input in step.inputs.iter().filter_map(|input| self.plan.range(input)) {
+            let out = self
+                .plan
+                .range(&step.output)
+                .expect("outputs lie in the arena");
+            assert!(
+                out.start >= self.plan.persistent_bytes,
+                "a launch writes a state"
+            );
+            for input in step
+                .inputs
+                .iter()
+                .filter_map(|input| self.plan.range(input))
+            {
                 assert!(input.end <= out.start || out.end <= input.start, "{step:?}");
             }
             self.write(&step.output);
@@ -113,12 +144,17 @@ impl<'p> Memory<'p> {
     }
 
     fn write(&mut self, operand: &Operand) {
-        let range = self.plan.range(operand).expect("what is written lies in the arena");
+        let range = self
+            .plan
+            .range(operand)
+            .expect("what is written lies in the arena");
         self.owner[range].fill(operand.buffer().map(|buffer| buffer.0));
     }
 
     fn read(&self, operand: &Operand) {
-        let Some(range) = self.plan.range(operand) else { return };
+        let Some(range) = self.plan.range(operand) else {
+            return;
+        };
         let owner = operand.buffer().map(|buffer| buffer.0);
         let first = self.owner[range].iter().find(|byte| **byte != owner);
         assert_eq!(first, None, "{operand:?} was overwritten or never written");
@@ -130,14 +166,28 @@ fn operands_of(commit: &super::Commit) -> Vec<&Operand> {
     use super::Commit;
     let mut all: Vec<&Operand> = match commit {
         Commit::Store { state, value, .. } => vec![state, value],
-        Commit::RingPush { state, row, value, .. } => vec![state, row, value],
-        Commit::Adam { blocks, target, grad, scalars, step, .. } => {
+        Commit::RingPush {
+            state, row, value, ..
+        } => vec![state, row, value],
+        Commit::Adam {
+            blocks,
+            target,
+            grad,
+            scalars,
+            step,
+            ..
+        } => {
             let target = target.iter().flat_map(|(block, tau)| [block, tau]);
-            blocks.iter().chain(target).chain([grad, step]).chain(scalars).collect()
+            blocks
+                .iter()
+                .chain(target)
+                .chain([grad, step])
+                .chain(scalars)
+                .collect()
         }
-        Commit::SpectralNorm { blocks, sigma_max, .. } => {
-            blocks.iter().chain([sigma_max]).collect()
-        }
+        Commit::SpectralNorm {
+            blocks, sigma_max, ..
+        } => blocks.iter().chain([sigma_max]).collect(),
     };
     all.extend(commit.guard());
     all
@@ -182,7 +232,14 @@ fn small() -> Program {
             weight_decay: scalar(0.0),
             guard,
         };
-        vec![adam, Effect::Store { state: step, value: next, guard }]
+        vec![
+            adam,
+            Effect::Store {
+                state: step,
+                value: next,
+                guard,
+            },
+        ]
     });
     program
 }
@@ -217,12 +274,22 @@ fn a_loop_is_one_launch_with_its_body() {
         let operands = [h, x, w, u, bias].map(|id| p.read(b, id));
         let cell = rnn(4, 2, 3, false);
         let out = b.recur(cell.clone(), &operands);
-        vec![Effect::Store { state: h, value: cell.carry(b, out, 0), guard: None }]
+        vec![Effect::Store {
+            state: h,
+            value: cell.carry(b, out, 0),
+            guard: None,
+        }]
     });
     let plan = lower(&program, F32);
     Memory::check(&plan);
     let steps = &plan.section(Section::Begin)[0].steps;
-    let [Step { kernel: Kernel::Loop(inner), .. }] = steps.as_slice() else {
+    let [
+        Step {
+            kernel: Kernel::Loop(inner),
+            ..
+        },
+    ] = steps.as_slice()
+    else {
         panic!("{plan}");
     };
     // Two products and one fused region.
@@ -242,5 +309,10 @@ fn plans_of_equal_programs_share_a_digest() {
 #[test]
 fn pointwise_chains_become_one_launch() {
     let count = |fuse| lower(&small(), LowerOptions { fuse, ..F32 }).n_launches(Section::Cycle);
-    assert!(count(true) < count(false), "{} against {}", count(true), count(false));
+    assert!(
+        count(true) < count(false),
+        "{} against {}",
+        count(true),
+        count(false)
+    );
 }

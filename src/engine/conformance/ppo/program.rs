@@ -121,7 +121,10 @@ impl Ppo {
         let weights = draw(&format!("weights {}", lane.seed), N_PARAMS, -0.5, 0.5);
         let scalar = |value: f32| Data::F32(vec![value]);
         [
-            (self.block, Data::F32(weights.into_iter().map(|value| value as f32).collect())),
+            (
+                self.block,
+                Data::F32(weights.into_iter().map(|value| value as f32).collect()),
+            ),
             (self.seed, Data::I32(vec![lane.seed as i32, 1])),
             (self.lr, scalar(lane.lr)),
             (self.target_kl, scalar(lane.target_kl)),
@@ -133,7 +136,11 @@ impl Ppo {
     /// One step of all environments; one row of every ring.
     fn rollout(&self, p: &Program, b: &mut Builder<'_>) -> Vec<Effect> {
         let (block, env) = (p.read(b, self.block), p.read(b, self.env));
-        let (seed, tick, row) = (p.read(b, self.seed), p.read(b, self.tick), p.read(b, self.row));
+        let (seed, tick, row) = (
+            p.read(b, self.seed),
+            p.read(b, self.tick),
+            p.read(b, self.row),
+        );
         let seen = observe(b, env);
         let (logits, value) = network(b, block, seen, N_ENV);
         let p_both = b.loss(Loss::Softmax { n_valid: 2 }, &[logits]);
@@ -160,7 +167,12 @@ impl Ppo {
 
         let next_row = wrap(b, row, N_STEPS);
         let next_tick = b.increment(tick);
-        let push = |state, value| Effect::RingPush { state, row, value, guard: None };
+        let push = |state, value| Effect::RingPush {
+            state,
+            row,
+            value,
+            guard: None,
+        };
         vec![
             push(self.seen, seen),
             push(self.action, action),
@@ -168,9 +180,21 @@ impl Ppo {
             push(self.reward, reward),
             push(self.value, value),
             push(self.done, done),
-            Effect::Store { state: self.env, value: next_env, guard: None },
-            Effect::Store { state: self.row, value: next_row, guard: None },
-            Effect::Store { state: self.tick, value: next_tick, guard: None },
+            Effect::Store {
+                state: self.env,
+                value: next_env,
+                guard: None,
+            },
+            Effect::Store {
+                state: self.row,
+                value: next_row,
+                guard: None,
+            },
+            Effect::Store {
+                state: self.tick,
+                value: next_tick,
+                guard: None,
+            },
         ]
     }
 
@@ -185,7 +209,11 @@ impl Ppo {
         let mean_reward = b.mean_all(reward);
         let zero = b.scalar(0.0);
         let none = b.constant(Shape::default(), &[0.0], DType::I32);
-        let store = |state, value| Effect::Store { state, value, guard: None };
+        let store = |state, value| Effect::Store {
+            state,
+            value,
+            guard: None,
+        };
         vec![
             store(self.advantage, advantage),
             store(self.returns, returns),
@@ -230,7 +258,11 @@ impl Ppo {
         let step = b.increment(adam_step);
         let (lr, zero) = (p.read(b, self.lr), b.scalar(0.0));
         let (beta1, beta2, eps) = (b.scalar(0.9), b.scalar(0.999), b.scalar(1e-8));
-        let store = |state, value, guard| Effect::Store { state, value, guard };
+        let store = |state, value, guard| Effect::Store {
+            state,
+            value,
+            guard,
+        };
         vec![
             Effect::Adam {
                 param: self.block,
@@ -265,8 +297,16 @@ impl Ppo {
         let mut of = |loss| grad(b.graph(), loss, &[block])[0].expect("it reads the block");
         let (clipped, plain) = (of(clipped), of(plain));
         let [ratio_id, clipped_id, plain_id] = self.probe;
-        let store = |state, value| Effect::Store { state, value, guard: None };
-        vec![store(ratio_id, batch.ratio), store(clipped_id, clipped), store(plain_id, plain)]
+        let store = |state, value| Effect::Store {
+            state,
+            value,
+            guard: None,
+        };
+        vec![
+            store(ratio_id, batch.ratio),
+            store(clipped_id, clipped),
+            store(plain_id, plain),
+        ]
     }
 
     /// Emits minibatch `batch_idx` of the epoch, and the number of its pass.
@@ -321,7 +361,18 @@ impl Ppo {
         let ratio = b.exp(log_ratio);
         let advantage = normalised(b, advantage);
         let probs = b.loss(Loss::Softmax { n_valid: 2 }, &[logits]);
-        (Minibatch { ratio, log_ratio, log_prob, advantage, returns, value, probs }, pass)
+        (
+            Minibatch {
+                ratio,
+                log_ratio,
+                log_prob,
+                advantage,
+                returns,
+                value,
+                probs,
+            },
+            pass,
+        )
     }
 }
 
@@ -416,8 +467,13 @@ pub(super) fn gae(
     let kept = body.mul(keep_t, carry);
     let next = body.add(delta_t, kept);
     let body = Arc::new(Body::new(graph, vec![next], vec![next]));
-    let scan =
-        Recur { body, n_steps, n_carries: 1, n_sequences: 2, is_reversed: true };
+    let scan = Recur {
+        body,
+        n_steps,
+        n_carries: 1,
+        n_sequences: 2,
+        is_reversed: true,
+    };
     let start = b.constant(row, &vec![0.0; n_env], DType::F32);
     let out = b.recur(scan.clone(), &[start, delta, keep]);
     scan.output(b, out, 0)
@@ -426,7 +482,9 @@ pub(super) fn gae(
 /// One-hot state, a one, and a zero that pads the width: `[E, 4]`.
 fn observe(b: &mut Builder<'_>, env: NodeId) -> NodeId {
     let state = pair(b, env);
-    let rest: Vec<f64> = (0..2 * N_ENV).map(|i| if i % 2 == 0 { 1.0 } else { 0.0 }).collect();
+    let rest: Vec<f64> = (0..2 * N_ENV)
+        .map(|i| if i % 2 == 0 { 1.0 } else { 0.0 })
+        .collect();
     let rest = b.constant(Shape::from([N_ENV, 2]), &rest, DType::F32);
     b.concat(&[state, rest], 1)
 }

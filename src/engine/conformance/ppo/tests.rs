@@ -17,26 +17,43 @@ fn cpu() -> Cpu<f32> {
 }
 
 fn real(shape: &[usize], values: &[f64]) -> Input {
-    Input { shape: Shape(shape.to_vec()), dtype: DType::F32, values: values.to_vec(), is_table: false }
+    Input {
+        shape: Shape(shape.to_vec()),
+        dtype: DType::F32,
+        values: values.to_vec(),
+        is_table: false,
+    }
 }
 
 /// A run that never stops early.
 fn lane(seed: u32) -> Lane {
-    Lane { seed, lr: 0.02, target_kl: 1e9, n_passes: PASSES_MAX as f32 }
+    Lane {
+        seed,
+        lr: 0.02,
+        target_kl: 1e9,
+        n_passes: PASSES_MAX as f32,
+    }
 }
 
 fn open(backend: &dyn Backend, ppo: &Ppo, lanes: &[Lane]) -> Box<dyn Session> {
     let plan = Arc::new(backend.lower(&ppo.program));
-    let mut session = backend.open(plan, &Tables::default(), lanes.len()).expect("it is small");
+    let mut session = backend
+        .open(plan, &Tables::default(), lanes.len())
+        .expect("it is small");
     for (k, lane) in lanes.iter().enumerate() {
-        session.load(LaneIdx(k), &ppo.values(*lane)).expect("values fit");
+        session
+            .load(LaneIdx(k), &ppo.values(*lane))
+            .expect("values fit");
         session.set_live(LaneIdx(k), true);
     }
     session
 }
 
 fn read(session: &dyn Session, lane: usize, state: StateId) -> Vec<f64> {
-    session.read(LaneIdx(lane), state).expect("the CPU works").to_f64()
+    session
+        .read(LaneIdx(lane), state)
+        .expect("the CPU works")
+        .to_f64()
 }
 
 /// Advantages of one environment.
@@ -106,7 +123,10 @@ fn the_first_minibatch_has_the_plain_policy_gradient() {
         // In F64 a row's product does not depend on the number of rows; in F32 it may.
         assert!(norm_apart(&ratio, &ones) <= apart_max, "{ratio:?}");
         let (clipped, plain) = (read(&*session, 0, clipped), read(&*session, 0, plain));
-        assert!(plain.iter().any(|grad| grad.abs() > 1e-3), "a gradient arrives");
+        assert!(
+            plain.iter().any(|grad| grad.abs() > 1e-3),
+            "a gradient arrives"
+        );
         // Two derivations of one number: roundings of F64, then of F32.
         let apart = norm_apart(&clipped, &plain);
         assert!(apart <= f64::max(apart_max, 1e-14), "{apart:e} apart");
@@ -123,17 +143,23 @@ fn it_learns_to_wait_for_the_better_state() {
         let mut session = open(&cpu(), &narrow, &lanes);
         session.train(1).expect("the CPU works");
         let mut reward = || -> Vec<f64> {
-            (0..5).map(|k| read(&*session, k, ppo.mean_reward)[0]).collect()
+            (0..5)
+                .map(|k| read(&*session, k, ppo.mean_reward)[0])
+                .collect()
         };
         let before = median(&mut reward());
         session.train(60).expect("the CPU works");
-        let mut reward: Vec<f64> =
-            (0..5).map(|k| read(&*session, k, ppo.mean_reward)[0]).collect();
+        let mut reward: Vec<f64> = (0..5)
+            .map(|k| read(&*session, k, ppo.mean_reward)[0])
+            .collect();
         let after = median(&mut reward);
         // Chance earns 0.3; always staying in state 0 earns 0.2; the best policy about 0.8, since
         // an episode of ten steps spends its first one or two in state 0.
         assert!(before < 0.5, "{dtype:?}: {before} before training");
-        assert!(after > 0.65, "{dtype:?}: {after} after training, {reward:?}");
+        assert!(
+            after > 0.65,
+            "{dtype:?}: {after} after training, {reward:?}"
+        );
     }
 }
 
@@ -148,15 +174,26 @@ fn the_guard_stops_the_passes() {
     let all = (PASSES_MAX * N_BATCHES) as f64;
     let lanes = [
         lane(1),
-        Lane { n_passes: 2.0, ..lane(1) },
-        Lane { target_kl: 0.003, ..lane(1) },
+        Lane {
+            n_passes: 2.0,
+            ..lane(1)
+        },
+        Lane {
+            target_kl: 0.003,
+            ..lane(1)
+        },
         // A divergence is never negative, so nothing ever passes.
-        Lane { target_kl: -1.0, ..lane(1) },
+        Lane {
+            target_kl: -1.0,
+            ..lane(1)
+        },
     ];
     let mut session = open(&cpu(), &ppo, &lanes);
     let start = read(&*session, 3, ppo.block);
     session.train(1).expect("the CPU works");
-    let n_updates: Vec<f64> = (0..4).map(|k| read(&*session, k, ppo.n_updates)[0]).collect();
+    let n_updates: Vec<f64> = (0..4)
+        .map(|k| read(&*session, k, ppo.n_updates)[0])
+        .collect();
     let stops: Vec<f64> = (0..4).map(|k| read(&*session, k, ppo.stop)[0]).collect();
     assert_eq!(n_updates[..2], [all, 2.0 * N_BATCHES as f64]);
     assert!(0.0 < n_updates[2] && n_updates[2] < all, "{n_updates:?}");
@@ -172,9 +209,18 @@ fn packing_changes_no_bit_whatever_the_number_of_passes() {
         let seed = u32::try_from(run).expect("few runs");
         let target_kl = [1e9, 0.001, 0.003, -1.0, f32::NAN][seed as usize % 5];
         let n_passes = (1 + seed % 4) as f32;
-        ppo.values(Lane { target_kl, n_passes, ..lane(seed) })
+        ppo.values(Lane {
+            target_kl,
+            n_passes,
+            ..lane(seed)
+        })
     };
-    for (number, dtype) in [(1, DType::F32), (2, DType::Bf16), (3, DType::F32), (4, DType::Bf16)] {
+    for (number, dtype) in [
+        (1, DType::F32),
+        (2, DType::Bf16),
+        (3, DType::F32),
+        (4, DType::Bf16),
+    ] {
         let program = ppo.program.with_precision(dtype, dtype);
         packing::pack(&cpu(), &program, &Tables::default(), number, &values);
     }

@@ -76,14 +76,19 @@ fn casts_are_read_by_products_or_come_from_blocks() {
             for phase in program.section(section) {
                 let (graph, _) =
                     casts::apply(&phase.graph, &phase.roots(), DType::Bf16, &program.blocks);
-                for id in graph.ids().filter(|id| graph.node(*id).op == Op::Cast(DType::Bf16)) {
+                for id in graph
+                    .ids()
+                    .filter(|id| graph.node(*id).op == Op::Cast(DType::Bf16))
+                {
                     let from = &graph.node(graph.node(id).inputs[0]).op;
                     let of_block = matches!(
                         from,
                         Op::Leaf(Leaf::State { id, .. }) if program.blocks.contains(id)
                     );
-                    let mut readers =
-                        graph.nodes().iter().filter(|node| node.inputs.contains(&id));
+                    let mut readers = graph
+                        .nodes()
+                        .iter()
+                        .filter(|node| node.inputs.contains(&id));
                     assert!(of_block || readers.all(|node| matches!(node.op, Op::Gemm(_))));
                 }
             }
@@ -95,16 +100,20 @@ fn casts_are_read_by_products_or_come_from_blocks() {
 fn the_f32_program_is_unchanged_and_the_pass_is_idempotent() {
     for number in 0..12 {
         let program = graphs::program(number);
-        for phase in SECTIONS.iter().flat_map(|section| program.section(*section)) {
+        for phase in SECTIONS
+            .iter()
+            .flat_map(|section| program.section(*section))
+        {
             let roots = phase.roots();
             let mut pruned = Graph::default();
-            phase.graph.rewrite(&roots, &mut pruned, |target, node, inputs| {
-                target.push(node.op.clone(), inputs).expect("a copy")
-            });
+            phase
+                .graph
+                .rewrite(&roots, &mut pruned, |target, node, inputs| {
+                    target.push(node.op.clone(), inputs).expect("a copy")
+                });
             let (same, _) = casts::apply(&phase.graph, &roots, DType::F32, &program.blocks);
             assert_eq!(format!("{same:?}"), format!("{pruned:?}"));
-            let (once, images) =
-                casts::apply(&phase.graph, &roots, DType::Bf16, &program.blocks);
+            let (once, images) = casts::apply(&phase.graph, &roots, DType::Bf16, &program.blocks);
             let (twice, _) = casts::apply(&once, &images, DType::Bf16, &program.blocks);
             assert_eq!(format!("{twice:?}"), format!("{once:?}"));
         }
@@ -127,16 +136,34 @@ fn a_block_stored_as_it_is_stays_the_master() {
         // A shadow joined with F32 must widen, not fail.
         let join = b.push(Op::Layout(Layout::Concat { axis: 0 }), &[read, two]);
         vec![
-            Effect::Store { state: target, value: read, guard: None },
-            Effect::Store { state: half, value: part, guard: None },
-            Effect::Store { state: joined, value: join, guard: None },
+            Effect::Store {
+                state: target,
+                value: read,
+                guard: None,
+            },
+            Effect::Store {
+                state: half,
+                value: part,
+                guard: None,
+            },
+            Effect::Store {
+                state: joined,
+                value: join,
+                guard: None,
+            },
         ]
     });
     let narrow = program.with_precision(DType::Bf16, DType::Bf16);
     let phase = &narrow.section(Section::Begin)[0];
     let values: Vec<NodeId> = phase.roots();
-    assert!(matches!(source(&phase.graph, values[0]), Op::Leaf(_)), "the target is the master");
-    assert!(matches!(source(&phase.graph, values[1]), Op::Leaf(_)), "so is a part of it");
+    assert!(
+        matches!(source(&phase.graph, values[0]), Op::Leaf(_)),
+        "the target is the master"
+    );
+    assert!(
+        matches!(source(&phase.graph, values[1]), Op::Leaf(_)),
+        "so is a part of it"
+    );
     assert_eq!(phase.graph.node(values[2]).dtype, DType::F32);
 }
 
@@ -155,11 +182,18 @@ fn weights_of_a_loop_are_cast_once_outside_it() {
         let flat = b.slice(block, 0, start, shape.iter().product());
         b.reshape(flat, shape)
     };
-    let (w, u, bias) =
-        (cut(&mut b, 0, &[4, 3]), cut(&mut b, 12, &[3, 3]), cut(&mut b, 21, &[3]));
+    let (w, u, bias) = (
+        cut(&mut b, 0, &[4, 3]),
+        cut(&mut b, 12, &[3, 3]),
+        cut(&mut b, 21, &[3]),
+    );
     let out = b.recur(cell, &[h, x, w, u, bias]);
-    let (narrow, _) =
-        casts::apply(&graph, &[out], DType::Bf16, &[crate::engine::op::StateId(0)]);
+    let (narrow, _) = casts::apply(
+        &graph,
+        &[out],
+        DType::Bf16,
+        &[crate::engine::op::StateId(0)],
+    );
     let body = narrow
         .nodes()
         .iter()
@@ -169,7 +203,12 @@ fn weights_of_a_loop_are_cast_once_outside_it() {
         })
         .expect("the loop is still there");
     // Inside only the carry and the slice of the sequence are rounded, since they are F32 outside.
-    let n_casts = body.graph.nodes().iter().filter(|n| n.op == Op::Cast(DType::Bf16)).count();
+    let n_casts = body
+        .graph
+        .nodes()
+        .iter()
+        .filter(|n| n.op == Op::Cast(DType::Bf16))
+        .count();
     assert_eq!(n_casts, 2);
     assert_eq!(body.graph.node(body.next[0]).dtype, DType::F32);
 }

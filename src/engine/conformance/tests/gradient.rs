@@ -24,11 +24,19 @@ pub(super) fn differences(case: &Case, position: usize) -> Vec<f64> {
     let id = StateId(u32::try_from(position).expect("few operands"));
     let start = case.values[&id].to_f64();
     let mut loss = |elements: Vec<f64>| -> f64 {
-        session.write(LaneIdx(0), id, &Data::F64(elements)).expect("the oracle takes F64");
+        session
+            .write(LaneIdx(0), id, &Data::F64(elements))
+            .expect("the oracle takes F64");
         session.train(0).expect("the CPU works");
-        let out = session.read(LaneIdx(0), case.outputs[0]).expect("the CPU works").to_f64();
+        let out = session
+            .read(LaneIdx(0), case.outputs[0])
+            .expect("the CPU works")
+            .to_f64();
         // Padding of an output is 0, so every element counts.
-        out.iter().zip(weights(out.len())).map(|(value, weight)| value * weight).sum()
+        out.iter()
+            .zip(weights(out.len()))
+            .map(|(value, weight)| value * weight)
+            .sum()
     };
     let moved = |i: usize, step: f64| {
         let mut elements = start.clone();
@@ -42,11 +50,20 @@ pub(super) fn differences(case: &Case, position: usize) -> Vec<f64> {
 
 #[track_caller]
 pub(super) fn assert_gradient(label: &str, got: &[f64], expected: &[f64]) {
-    let largest = expected.iter().fold(0.0_f64, |top, value| top.max(value.abs()));
+    let largest = expected
+        .iter()
+        .fold(0.0_f64, |top, value| top.max(value.abs()));
     // A gradient of zero is met by differences of rounding alone.
-    let bound = if largest > 1e-4 { RELATIVE * largest } else { 1e-9 };
+    let bound = if largest > 1e-4 {
+        RELATIVE * largest
+    } else {
+        1e-9
+    };
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {
-        assert!((g - e).abs() <= bound, "{label}: element {i} is {g}, differences say {e}");
+        assert!(
+            (g - e).abs() <= bound,
+            "{label}: element {i} is {g}, differences say {e}"
+        );
     }
 }
 
@@ -69,7 +86,10 @@ fn gradients_agree_with_central_differences() {
             n_compared += 1;
         }
     }
-    assert!(n_compared > 150, "only {n_compared} gradients were compared");
+    assert!(
+        n_compared > 150,
+        "only {n_compared} gradients were compared"
+    );
 }
 
 #[test]
@@ -77,7 +97,9 @@ fn held_operands_get_no_gradient() {
     for sample in samples::all() {
         let (_, positions) = gradient_case(&sample);
         assert!(
-            positions.iter().all(|position| !sample.held.contains(position)),
+            positions
+                .iter()
+                .all(|position| !sample.held.contains(position)),
             "{} has a gradient that its definition denies",
             sample.label()
         );
@@ -93,8 +115,14 @@ fn expanded_case(sample: &Sample) -> Option<Case> {
             return vec![emit(b, sample, operands)];
         };
         let found = weighted_gradients(b, out, operands);
-        let kept = found.into_iter().enumerate().filter(|(k, _)| !sample.held.contains(k));
-        [out].into_iter().chain(kept.filter_map(|(_, grad)| grad)).collect()
+        let kept = found
+            .into_iter()
+            .enumerate()
+            .filter(|(k, _)| !sample.held.contains(k));
+        [out]
+            .into_iter()
+            .chain(kept.filter_map(|(_, grad)| grad))
+            .collect()
     });
     is_fused.then_some(case)
 }
@@ -103,7 +131,9 @@ fn expanded_case(sample: &Sample) -> Option<Case> {
 fn fused_gradients_are_those_of_the_definition() {
     let mut n_fused = 0;
     for sample in samples::all().iter().filter(|sample| sample.is_smooth) {
-        let Some(definition) = expanded_case(sample) else { continue };
+        let Some(definition) = expanded_case(sample) else {
+            continue;
+        };
         let (case, _) = gradient_case(sample);
         let (got, expected) = (case.run(&oracle()), definition.run(&oracle()));
         assert_eq!(got.len(), expected.len(), "{}", sample.label());
@@ -120,10 +150,19 @@ fn fused_gradients_are_those_of_the_definition() {
 #[test]
 fn fused_kernels_in_f64_compute_their_definitions() {
     let oracle = oracle();
-    for sample in samples::all().iter().filter(|sample| matches!(sample.op, Op::Loss(_))) {
-        let case = Case::new(&sample.inputs, |b, operands| vec![emit(b, sample, operands)]);
+    for sample in samples::all()
+        .iter()
+        .filter(|sample| matches!(sample.op, Op::Loss(_)))
+    {
+        let case = Case::new(&sample.inputs, |b, operands| {
+            vec![emit(b, sample, operands)]
+        });
         let elements = oracle.lower(&case.program).elements;
-        let options = LowerOptions { elements, expand: false, fuse: true };
+        let options = LowerOptions {
+            elements,
+            expand: false,
+            fuse: true,
+        };
         let kernel = case.run_plan(&oracle, lower(&case.program, options));
         let (got, expected) = (kernel[0].to_f64(), case.run(&oracle)[0].to_f64());
         let nan = |values: &[f64]| values.iter().map(|v| v.is_nan()).collect::<Vec<_>>();

@@ -14,8 +14,8 @@ mod world;
 pub(crate) use recur::{rnn, swapping};
 
 use super::{
-    EnvOp, Gather, Gemm, Layout, Leaf, Loss, Op, Random, Reduce, ReduceKind, Replay,
-    ScalarOp, StateId, TableId,
+    EnvOp, Gather, Gemm, Layout, Leaf, Loss, Op, Random, Reduce, ReduceKind, Replay, ScalarOp,
+    StateId, TableId,
 };
 use crate::engine::graph::{DType, Shape};
 use crate::engine::rng::{fill_uniform, stream_id};
@@ -49,12 +49,22 @@ pub struct Sample {
 impl Sample {
     /// A sample on which differences approximate the gradient.
     fn smooth(op: Op, inputs: Vec<Input>) -> Self {
-        Self { op, inputs, is_smooth: true, held: Vec::new() }
+        Self {
+            op,
+            inputs,
+            is_smooth: true,
+            held: Vec::new(),
+        }
     }
 
     /// A sample with kinks, ties or values that are not finite.
     fn rough(op: Op, inputs: Vec<Input>) -> Self {
-        Self { op, inputs, is_smooth: false, held: Vec::new() }
+        Self {
+            op,
+            inputs,
+            is_smooth: false,
+            held: Vec::new(),
+        }
     }
 
     /// Marks operands that get no gradient by definition.
@@ -65,8 +75,11 @@ impl Sample {
 
     /// Returns a name for messages.
     pub fn label(&self) -> String {
-        let shapes: Vec<String> =
-            self.inputs.iter().map(|input| format!("{:?}{}", input.dtype, input.shape)).collect();
+        let shapes: Vec<String> = self
+            .inputs
+            .iter()
+            .map(|input| format!("{:?}{}", input.dtype, input.shape))
+            .collect();
         format!("{}({})", self.op.name(), shapes.join(", "))
     }
 }
@@ -98,15 +111,21 @@ pub fn tolerance(op: &Op) -> Tolerance {
             ReduceKind::Max | ReduceKind::ArgMax => Tolerance::Ulp(0),
         },
         Op::Replay(Replay::Sample { .. }) => Tolerance::Ulp(0),
-        Op::Gemm(_) | Op::Loss(_) | Op::Recur(_) | Op::Replay(Replay::NStep { .. }) | Op::Env(_) => {
-            Tolerance::Norm(NORM_F32)
-        }
+        Op::Gemm(_)
+        | Op::Loss(_)
+        | Op::Recur(_)
+        | Op::Replay(Replay::NStep { .. })
+        | Op::Env(_) => Tolerance::Norm(NORM_F32),
     }
 }
 
 /// Returns samples of every op.
 pub fn all() -> Vec<Sample> {
-    let constant = Leaf::Constant { shape: Shape::default(), bits: vec![0], dtype: DType::F32 };
+    let constant = Leaf::Constant {
+        shape: Shape::default(),
+        bits: vec![0],
+        dtype: DType::F32,
+    };
     chain(Op::Leaf(constant), of_family)
 }
 
@@ -125,9 +144,15 @@ fn chain<T>(first: T, link: impl Fn(&T) -> (Vec<Sample>, Option<T>)) -> Vec<Samp
 fn of_family(op: &Op) -> (Vec<Sample>, Option<Op>) {
     match op {
         Op::Leaf(_) => (leaves(), Some(Op::Map(ScalarOp::Add))),
-        Op::Map(first) => (chain(*first, pointwise::of_scalar), Some(Op::Cast(DType::F32))),
+        Op::Map(first) => (
+            chain(*first, pointwise::of_scalar),
+            Some(Op::Cast(DType::F32)),
+        ),
         Op::Cast(first) => {
-            let sum = Reduce { kind: ReduceKind::Sum, axis: 0 };
+            let sum = Reduce {
+                kind: ReduceKind::Sum,
+                axis: 0,
+            };
             (chain(*first, pointwise::of_cast), Some(Op::Reduce(sum)))
         }
         Op::Reduce(first) => {
@@ -135,7 +160,10 @@ fn of_family(op: &Op) -> (Vec<Sample>, Option<Op>) {
             (chain(first.kind, moves::of_reduce), Some(next))
         }
         Op::Layout(first) => {
-            let next = Op::Gemm(Gemm { trans_a: false, trans_b: false });
+            let next = Op::Gemm(Gemm {
+                trans_a: false,
+                trans_b: false,
+            });
             (chain(first.clone(), moves::of_layout), Some(next))
         }
         Op::Gemm(_) => (fused::of_gemm(), Some(Op::Gather(Gather::Rows))),
@@ -143,16 +171,26 @@ fn of_family(op: &Op) -> (Vec<Sample>, Option<Op>) {
             let next = Op::Loss(Loss::Softmax { n_valid: 1 });
             (chain(*first, moves::of_gather), Some(next))
         }
-        Op::Loss(first) => {
-            (chain(*first, fused::of_loss), Some(Op::Recur(rnn(1, 1, 1, false))))
-        }
+        Op::Loss(first) => (
+            chain(*first, fused::of_loss),
+            Some(Op::Recur(rnn(1, 1, 1, false))),
+        ),
         Op::Recur(_) => {
-            let next = Replay::Sample { n_env: 1, n_step_max: 1 };
+            let next = Replay::Sample {
+                n_env: 1,
+                n_step_max: 1,
+            };
             (recur::samples(), Some(Op::Replay(next)))
         }
-        Op::Replay(first) => (chain(*first, world::of_replay), Some(Op::Env(EnvOp::Observe))),
+        Op::Replay(first) => (
+            chain(*first, world::of_replay),
+            Some(Op::Env(EnvOp::Observe)),
+        ),
         Op::Env(first) => {
-            let next = Random::Uniform { stream: 0, shape: Shape::default() };
+            let next = Random::Uniform {
+                stream: 0,
+                shape: Shape::default(),
+            };
             (chain(*first, world::of_env), Some(Op::Random(next)))
         }
         Op::Random(first) => (chain(first.clone(), world::of_random), None),
@@ -165,8 +203,16 @@ fn leaves() -> Vec<Sample> {
         let shape = Shape::from([values.len()]);
         Sample::rough(Op::Leaf(Leaf::Constant { shape, bits, dtype }), Vec::new())
     };
-    let state = Leaf::State { id: StateId(0), shape: Shape::from([9]), dtype: DType::F32 };
-    let table = Leaf::Table { id: TableId(0), shape: Shape::from([9]), dtype: DType::F32 };
+    let state = Leaf::State {
+        id: StateId(0),
+        shape: Shape::from([9]),
+        dtype: DType::F32,
+    };
+    let table = Leaf::Table {
+        id: TableId(0),
+        shape: Shape::from([9]),
+        dtype: DType::F32,
+    };
     vec![
         constant(&EDGES, DType::F32),
         constant(&[0.1, -3.0], DType::F64),
@@ -177,20 +223,37 @@ fn leaves() -> Vec<Sample> {
 }
 
 /// Numbers at which functions differ if they differ anywhere.
-const EDGES: [f64; 9] =
-    [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, 1.0, -1.0, 0.5, -100.0];
+const EDGES: [f64; 9] = [
+    f64::NAN,
+    -0.0,
+    0.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    1.0,
+    -1.0,
+    0.5,
+    -100.0,
+];
 
 /// An F32 operand with these elements.
 fn real(shape: impl Into<Shape>, values: &[f64]) -> Input {
     let shape = shape.into();
     assert_eq!(shape.n_elements(), values.len(), "one value per element");
-    Input { shape, dtype: DType::F32, values: values.to_vec(), is_table: false }
+    Input {
+        shape,
+        dtype: DType::F32,
+        values: values.to_vec(),
+        is_table: false,
+    }
 }
 
 /// An I32 operand with these elements.
 fn whole(shape: impl Into<Shape>, values: &[i32]) -> Input {
     let values: Vec<f64> = values.iter().map(|value| f64::from(*value)).collect();
-    Input { dtype: DType::I32, ..real(shape, &values) }
+    Input {
+        dtype: DType::I32,
+        ..real(shape, &values)
+    }
 }
 
 /// An F32 operand with reproducible elements from `low` to `high`.
@@ -204,17 +267,26 @@ fn drawn(name: &str, shape: impl Into<Shape>, low: f64, high: f64) -> Input {
 pub(crate) fn draw(name: &str, n: usize, low: f64, high: f64) -> Vec<f64> {
     let mut uniform = vec![0.0; n];
     fill_uniform(0x5EED, 0, stream_id(name), &mut uniform);
-    uniform.iter().map(|u| f64::from((low + f64::from(*u) * (high - low)) as f32)).collect()
+    uniform
+        .iter()
+        .map(|u| f64::from((low + f64::from(*u) * (high - low)) as f32))
+        .collect()
 }
 
 /// The operand as F64.
 fn wide(input: Input) -> Input {
-    Input { dtype: DType::F64, ..input }
+    Input {
+        dtype: DType::F64,
+        ..input
+    }
 }
 
 /// The operand in a table.
 fn table_of(input: Input) -> Input {
-    Input { is_table: true, ..input }
+    Input {
+        is_table: true,
+        ..input
+    }
 }
 
 /// Every pair of [`EDGES`], as two operands.

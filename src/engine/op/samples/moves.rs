@@ -43,30 +43,95 @@ pub(super) fn of_layout(op: &Layout) -> (Vec<Sample>, Option<Layout>) {
         }
         Layout::Transpose => {
             let moves = [vec![1, 7], vec![17, 33], vec![2, 3, 5]];
-            let moves = moves.into_iter().map(|shape| (Layout::Transpose, vec![shape])).collect();
-            (moved(moves), Some(Layout::Slice { axis: 0, start: 0, len: 1 }))
+            let moves = moves
+                .into_iter()
+                .map(|shape| (Layout::Transpose, vec![shape]))
+                .collect();
+            (
+                moved(moves),
+                Some(Layout::Slice {
+                    axis: 0,
+                    start: 0,
+                    len: 1,
+                }),
+            )
         }
         Layout::Slice { .. } => {
             let moves = vec![
-                (Layout::Slice { axis: 0, start: 1, len: 2 }, vec![vec![4, 3]]),
-                (Layout::Slice { axis: 1, start: 2, len: 3 }, vec![vec![2, 7, 3]]),
-                (Layout::Slice { axis: 1, start: 0, len: 1 }, vec![vec![2, 1]]),
+                (
+                    Layout::Slice {
+                        axis: 0,
+                        start: 1,
+                        len: 2,
+                    },
+                    vec![vec![4, 3]],
+                ),
+                (
+                    Layout::Slice {
+                        axis: 1,
+                        start: 2,
+                        len: 3,
+                    },
+                    vec![vec![2, 7, 3]],
+                ),
+                (
+                    Layout::Slice {
+                        axis: 1,
+                        start: 0,
+                        len: 1,
+                    },
+                    vec![vec![2, 1]],
+                ),
             ];
-            (moved(moves), Some(Layout::Pad { axis: 0, before: 0, after: 1 }))
+            (
+                moved(moves),
+                Some(Layout::Pad {
+                    axis: 0,
+                    before: 0,
+                    after: 1,
+                }),
+            )
         }
         Layout::Pad { .. } => {
             let moves = vec![
-                (Layout::Pad { axis: 0, before: 1, after: 2 }, vec![vec![3]]),
-                (Layout::Pad { axis: 1, before: 0, after: 5 }, vec![vec![2, 3]]),
-                (Layout::Pad { axis: 1, before: 2, after: 0 }, vec![vec![2, 1, 3]]),
+                (
+                    Layout::Pad {
+                        axis: 0,
+                        before: 1,
+                        after: 2,
+                    },
+                    vec![vec![3]],
+                ),
+                (
+                    Layout::Pad {
+                        axis: 1,
+                        before: 0,
+                        after: 5,
+                    },
+                    vec![vec![2, 3]],
+                ),
+                (
+                    Layout::Pad {
+                        axis: 1,
+                        before: 2,
+                        after: 0,
+                    },
+                    vec![vec![2, 1, 3]],
+                ),
             ];
             (moved(moves), Some(Layout::Concat { axis: 0 }))
         }
         Layout::Concat { .. } => {
             let moves = vec![
-                (Layout::Concat { axis: 0 }, vec![vec![2, 3], vec![1, 3], vec![4, 3]]),
+                (
+                    Layout::Concat { axis: 0 },
+                    vec![vec![2, 3], vec![1, 3], vec![4, 3]],
+                ),
                 (Layout::Concat { axis: 1 }, vec![vec![2, 3], vec![2, 1]]),
-                (Layout::Concat { axis: 2 }, vec![vec![2, 2, 1], vec![2, 2, 3]]),
+                (
+                    Layout::Concat { axis: 2 },
+                    vec![vec![2, 2, 1], vec![2, 2, 3]],
+                ),
             ];
             (moved(moves), Some(Layout::Broadcast(Shape::default())))
         }
@@ -104,11 +169,17 @@ fn moved(moves: Vec<(Layout, Vec<Vec<usize>>)>) -> Vec<Sample> {
         });
         let wholes = inputs.iter().map(|input| {
             let n = i32::try_from(input.shape.n_elements()).expect("samples are small");
-            whole(input.shape.clone(), &(0..n).map(|i| i - 2).collect::<Vec<_>>())
+            whole(
+                input.shape.clone(),
+                &(0..n).map(|i| i - 2).collect::<Vec<_>>(),
+            )
         });
         samples.push(Sample::rough(op.clone(), edges.collect()));
         samples.push(Sample::rough(op.clone(), wholes.collect()));
-        samples.push(Sample::rough(op.clone(), inputs.iter().cloned().map(wide).collect()));
+        samples.push(Sample::rough(
+            op.clone(),
+            inputs.iter().cloned().map(wide).collect(),
+        ));
         samples.push(Sample::smooth(op, inputs));
     }
     samples

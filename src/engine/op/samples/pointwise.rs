@@ -39,9 +39,15 @@ fn unary(op: ScalarOp, low: f64) -> Vec<Sample> {
         Sample::smooth(map.clone(), vec![drawn("unary", [37], low, 3.0)]),
         Sample::smooth(map.clone(), vec![drawn("unary one", [1], low, 3.0)]),
         Sample::rough(map.clone(), vec![real([9], &EDGES)]),
-        Sample::rough(map.clone(), vec![drawn("unary far", [513], 20.0 * low, 60.0)]),
+        Sample::rough(
+            map.clone(),
+            vec![drawn("unary far", [513], 20.0 * low, 60.0)],
+        ),
     ];
-    samples.push(Sample::rough(map, vec![wide(drawn("unary", [5], low, 3.0))]));
+    samples.push(Sample::rough(
+        map,
+        vec![wide(drawn("unary", [5], low, 3.0))],
+    ));
     samples
 }
 
@@ -71,21 +77,35 @@ fn binary(op: ScalarOp, low: f64, knows_i32: bool) -> Vec<Sample> {
 
 fn select() -> Vec<Sample> {
     let map = Op::Map(ScalarOp::Select);
-    let mask: Vec<f64> = draw("mask", 15, 0.0, 1.0).iter().map(|u| (2.0 * u).floor()).collect();
+    let mask: Vec<f64> = draw("mask", 15, 0.0, 1.0)
+        .iter()
+        .map(|u| (2.0 * u).floor())
+        .collect();
     let branch = |name: &str| drawn(name, [3, 5], -2.0, 2.0);
     let ends = || (whole([9], &[1; 9]), whole([9], &[-2; 9]));
     vec![
-        Sample::smooth(map.clone(), vec![real([3, 5], &mask), branch("then"), branch("else")])
-            .held(&[0]),
         Sample::smooth(
             map.clone(),
-            vec![real([5], &mask[..5]), drawn("then", [], -1.0, 1.0), branch("else")],
+            vec![real([3, 5], &mask), branch("then"), branch("else")],
+        )
+        .held(&[0]),
+        Sample::smooth(
+            map.clone(),
+            vec![
+                real([5], &mask[..5]),
+                drawn("then", [], -1.0, 1.0),
+                branch("else"),
+            ],
         )
         .held(&[0]),
         // NaN and −0 as conditions, NaN in the branch that is not taken.
         Sample::rough(
             map.clone(),
-            vec![real([9], &EDGES), real([9], &[1.0; 9]), real([9], &[f64::NAN; 9])],
+            vec![
+                real([9], &EDGES),
+                real([9], &[1.0; 9]),
+                real([9], &[f64::NAN; 9]),
+            ],
         ),
         Sample::rough(map, vec![real([9], &EDGES), ends().0, ends().1]),
     ]
@@ -108,7 +128,10 @@ pub(super) fn of_cast(to: &DType) -> (Vec<Sample>, Option<DType>) {
         sample(real([9], &EDGES)),
     ];
     if to.is_real() {
-        samples.push(Sample::smooth(Op::Cast(*to), vec![drawn("cast", [1], -1.0, 1.0)]));
+        samples.push(Sample::smooth(
+            Op::Cast(*to),
+            vec![drawn("cast", [1], -1.0, 1.0)],
+        ));
     }
     (samples, next)
 }

@@ -17,7 +17,10 @@ pub(super) fn samples() -> Vec<Sample> {
             drawn("u", [3, 3], -0.7, 0.7),
             drawn("b", [3], -0.5, 0.5),
         ];
-        samples.push(Sample::smooth(Op::Recur(rnn(n_steps, 2, 3, is_reversed)), inputs));
+        samples.push(Sample::smooth(
+            Op::Recur(rnn(n_steps, 2, 3, is_reversed)),
+            inputs,
+        ));
         let inputs = vec![
             drawn("p", [3], -1.0, 1.0),
             drawn("q", [3], -1.0, 1.0),
@@ -25,7 +28,10 @@ pub(super) fn samples() -> Vec<Sample> {
             drawn("t", [n_steps, 1], 0.5, 1.0),
             drawn("k", [], -1.0, 1.0),
         ];
-        samples.push(Sample::smooth(Op::Recur(swapping(n_steps, is_reversed)), inputs));
+        samples.push(Sample::smooth(
+            Op::Recur(swapping(n_steps, is_reversed)),
+            inputs,
+        ));
     }
     samples
 }
@@ -49,7 +55,13 @@ pub(crate) fn rnn(n_steps: usize, batch: usize, width: usize, is_reversed: bool)
         b.map(ScalarOp::Tanh, &[sum])
     };
     let body = Arc::new(Body::new(graph, vec![next], vec![next]));
-    Recur { body, n_steps, n_carries: 1, n_sequences: 1, is_reversed }
+    Recur {
+        body,
+        n_steps,
+        n_carries: 1,
+        n_sequences: 1,
+        is_reversed,
+    }
 }
 
 /// Two carries that swap while one is updated: `(p, q)' = (q, p·t + s)`, outputs `p·q` and
@@ -70,5 +82,11 @@ pub(crate) fn swapping(n_steps: usize, is_reversed: bool) -> Recur {
     let product = b.mul(p, q);
     let shifted = b.add(k, s);
     let body = Arc::new(Body::new(graph, vec![q, moved], vec![product, shifted, q]));
-    Recur { body, n_steps, n_carries: 2, n_sequences: 2, is_reversed }
+    Recur {
+        body,
+        n_steps,
+        n_carries: 2,
+        n_sequences: 2,
+        is_reversed,
+    }
 }

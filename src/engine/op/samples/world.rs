@@ -10,7 +10,10 @@ use crate::engine::rng::stream_id;
 pub(super) fn of_replay(op: &Replay) -> (Vec<Sample>, Option<Replay>) {
     match op {
         Replay::Sample { .. } => {
-            let op = Op::Replay(Replay::Sample { n_env: 3, n_step_max: 2 });
+            let op = Op::Replay(Replay::Sample {
+                n_env: 3,
+                n_step_max: 2,
+            });
             let sample = |size, head, capacity| {
                 let uniform = drawn("replay", [17], 0.0, 1.0);
                 let counters = [size, head, capacity].map(|count| whole([], &[count]));
@@ -18,8 +21,12 @@ pub(super) fn of_replay(op: &Replay) -> (Vec<Sample>, Option<Replay>) {
                 Sample::rough(op.clone(), inputs)
             };
             // Empty, too short for two steps, filling, full and wrapped.
-            let samples =
-                vec![sample(0, 0, 5), sample(1, 1, 5), sample(4, 4, 5), sample(5, 2, 5)];
+            let samples = vec![
+                sample(0, 0, 5),
+                sample(1, 1, 5),
+                sample(4, 4, 5),
+                sample(5, 2, 5),
+            ];
             (samples, Some(Replay::NStep { n_step_max: 1 }))
         }
         Replay::NStep { .. } => {
@@ -109,9 +116,14 @@ pub(super) fn of_random(op: &Random) -> (Vec<Sample>, Option<Random>) {
     match op {
         Random::Uniform { .. } => {
             let sample = |shape: &[usize], words: [i32; 2], step| {
-                let random =
-                    Random::Uniform { stream: stream_id("sample"), shape: Shape(shape.to_vec()) };
-                Sample::rough(Op::Random(random), vec![whole([2], &words), whole([], &[step])])
+                let random = Random::Uniform {
+                    stream: stream_id("sample"),
+                    shape: Shape(shape.to_vec()),
+                };
+                Sample::rough(
+                    Op::Random(random),
+                    vec![whole([2], &words), whole([], &[step])],
+                )
             };
             let samples = vec![
                 sample(&[], [1, 2], 0),
