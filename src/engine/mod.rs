@@ -10,6 +10,8 @@
 pub mod autodiff;
 pub mod backend;
 pub mod casts;
+#[doc(hidden)]
+pub mod conformance;
 pub mod cpu;
 pub mod env;
 pub mod graph;

@@ -17,6 +17,8 @@ pub mod random;
 pub mod recur;
 pub mod reduce;
 pub mod replay;
+#[doc(hidden)]
+pub mod samples;
 pub mod scalar;
 
 pub use effect::{Effect, Matrix};

@@ -80,6 +80,32 @@ impl ScalarOp {
         }
     }
 
+    /// Returns how many units in the last place F32 may differ from the exact value.
+    ///
+    /// Functions that IEEE 754 rounds correctly, and those that round nothing, differ by none.
+    pub fn ulp_max(self) -> u32 {
+        match self {
+            Self::Exp | Self::Ln => 2,
+            Self::Tanh | Self::Sigmoid | Self::Softplus => 4,
+            Self::Add
+            | Self::Sub
+            | Self::Mul
+            | Self::Div
+            | Self::Max
+            | Self::Min
+            | Self::Neg
+            | Self::Abs
+            | Self::Sqrt
+            | Self::Relu
+            | Self::Floor
+            | Self::Less
+            | Self::LessEqual
+            | Self::Equal
+            | Self::Select
+            | Self::IsFinite => 0,
+        }
+    }
+
     /// Evaluates the function; unused operands are ignored.
     #[inline(always)]
     pub fn eval<R: Real>(self, a: R, b: R, c: R) -> R {

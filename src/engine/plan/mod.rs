@@ -8,6 +8,7 @@
 //! - A step's output overlaps none of its inputs.
 
 mod arena;
+mod dump;
 mod fuse;
 mod lower;
 #[cfg(test)]
