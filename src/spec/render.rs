@@ -217,7 +217,6 @@ fn running(file: &mut File, spec: &StudySpec) {
     file.entry("kind", quote(spec.pruner.as_str()));
     file.section("[scheduler]");
     file.entry("cohort", spec.scheduler.cohort);
-    file.entry("checkpoint_s", spec.scheduler.checkpoint_s);
     file.section("[executors]");
     let devices = match spec.executors.devices {
         Devices::Auto => "auto",

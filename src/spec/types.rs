@@ -381,8 +381,6 @@ impl PrunerKind {
 pub struct SchedulerSpec {
     /// Configurations per cohort.
     pub cohort: u32,
-    /// Seconds after which full state is checkpointed again.
-    pub checkpoint_s: u32,
 }
 
 /// Section `[executors]`; none of it changes a result. `None` is `"auto"`.

@@ -120,10 +120,10 @@ impl Op {
             Self::Leaf(Leaf::State { id, .. }) => format!("state#{}", id.0),
             Self::Leaf(Leaf::Table { id, .. }) => format!("table#{}", id.0),
             Self::Leaf(Leaf::Argument { position, .. }) => format!("argument#{position}"),
-            Self::Leaf(Leaf::Constant { bits, .. }) => match bits.as_slice() {
-                [only] => format!("constant {:?}", f64::from_bits(*only)),
-                _ => format!("constant[{}]", bits.len()),
-            },
+            Self::Leaf(Leaf::Constant { bits, .. }) if bits.len() == 1 => {
+                format!("constant {:?}", f64::from_bits(bits[0]))
+            }
+            Self::Leaf(Leaf::Constant { bits, .. }) => format!("constant[{}]", bits.len()),
             Self::Map(op) => format!("{op:?}").to_lowercase(),
             Self::Cast(dtype) => format!("cast_{dtype:?}").to_lowercase(),
             Self::Reduce(op) => op.name(),

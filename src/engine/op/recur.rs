@@ -232,36 +232,10 @@ impl Recur {
     /// Builds the backward loop; its operands are listed in [`Recur::gradient`].
     fn backward(&self, inputs: &[NodeId], graph: &Graph) -> Self {
         let n_invariants = inputs.len() - self.n_carries - self.n_sequences;
-        let n_outputs = self.body.outputs.len();
         let mut body = Graph::default();
         let mut b = Builder::new(&mut body);
-        let mut position = 0;
-        let mut argument = |b: &mut Builder<'_>, shape: &Shape, dtype: DType| {
-            position += 1;
-            b.argument(position - 1, shape, dtype)
-        };
-        let invariants = &inputs[self.n_carries + self.n_sequences..];
-        let d_next: Vec<NodeId> =
-            (0..self.n_carries).map(|k| argument(&mut b, self.carry_shape(k), DType::F32)).collect();
-        let d_invariant: Vec<NodeId> = invariants
-            .iter()
-            .map(|input| argument(&mut b, &graph.node(*input).shape, DType::F32))
-            .collect();
-        let mut forward: Vec<NodeId> =
-            (0..self.n_carries).map(|k| argument(&mut b, self.carry_shape(k), DType::F32)).collect();
-        for input in &inputs[self.n_carries..self.n_carries + self.n_sequences] {
-            let node = graph.node(*input);
-            let shape = Shape(node.shape.0[1..].to_vec());
-            forward.push(argument(&mut b, &shape, node.dtype));
-        }
-        let d_saved: Vec<NodeId> =
-            (0..self.n_carries).map(|k| argument(&mut b, self.carry_shape(k), DType::F32)).collect();
-        let d_output: Vec<NodeId> =
-            (0..n_outputs).map(|k| argument(&mut b, self.output_shape(k), DType::F32)).collect();
-        for input in invariants {
-            let node = graph.node(*input);
-            forward.push(argument(&mut b, &node.shape, node.dtype));
-        }
+        let arguments = self.backward_arguments(&mut b, inputs, graph);
+        let forward = &arguments.forward;
 
         // The body again, on the new arguments, then its gradient.
         let roots: Vec<NodeId> = self.body.next.iter().chain(&self.body.outputs).copied().collect();
@@ -271,16 +245,13 @@ impl Recur {
             }
             target.push(node.op.clone(), operands).expect("the body was verified")
         });
-        let image_of = |id: &NodeId| image[id.idx()].expect("roots are rewritten");
-        let seeds: Vec<(NodeId, NodeId)> = self
-            .body
-            .next
+        let arriving = arguments.d_next.iter().chain(&arguments.d_output).copied();
+        let seeds: Vec<(NodeId, NodeId)> = roots
             .iter()
-            .map(image_of)
-            .zip(d_next)
-            .chain(self.body.outputs.iter().map(image_of).zip(d_output))
+            .map(|id| image[id.idx()].expect("roots are rewritten"))
+            .zip(arriving)
             .collect();
-        let grads = gradients(b.graph(), &seeds, &forward);
+        let grads = gradients(b.graph(), &seeds, forward);
         let mut total = |base: Option<NodeId>, k: usize| match (base, grads[k]) {
             (Some(base), Some(grad)) => b.add(base, grad),
             (Some(base), None) => base,
@@ -292,16 +263,66 @@ impl Recur {
             }
         };
         let mut next: Vec<NodeId> =
-            (0..self.n_carries).map(|k| total(Some(d_saved[k]), k)).collect();
+            (0..self.n_carries).map(|k| total(Some(arguments.d_saved[k]), k)).collect();
         let first = self.n_carries + self.n_sequences;
-        next.extend((0..n_invariants).map(|k| total(Some(d_invariant[k]), first + k)));
+        next.extend((0..n_invariants).map(|k| total(Some(arguments.d_invariant[k]), first + k)));
         let outputs = (0..self.n_sequences).map(|k| total(None, self.n_carries + k)).collect();
         Self {
             body: Arc::new(Body::new(body, next, outputs)),
             n_steps: self.n_steps,
             n_carries: self.n_carries + n_invariants,
-            n_sequences: 2 * self.n_carries + self.n_sequences + n_outputs,
+            n_sequences: 2 * self.n_carries + self.n_sequences + self.body.outputs.len(),
             is_reversed: !self.is_reversed,
         }
     }
+
+    /// Declares the backward body's arguments, in the order of its operands.
+    fn backward_arguments(
+        &self,
+        b: &mut Builder<'_>,
+        inputs: &[NodeId],
+        graph: &Graph,
+    ) -> BackwardArguments {
+        let mut position = 0;
+        let mut argument = |shape: &Shape, dtype: DType| {
+            position += 1;
+            b.argument(position - 1, shape, dtype)
+        };
+        let first_invariant = self.n_carries + self.n_sequences;
+        let shape_of = |input: &NodeId| graph.node(*input).shape.clone();
+        let carries: Vec<&Shape> = (0..self.n_carries).map(|k| self.carry_shape(k)).collect();
+        let outputs: Vec<&Shape> =
+            (0..self.body.outputs.len()).map(|k| self.output_shape(k)).collect();
+        let d_next = carries.iter().map(|shape| argument(shape, DType::F32)).collect();
+        let d_invariant = inputs[first_invariant..]
+            .iter()
+            .map(|input| argument(&shape_of(input), DType::F32))
+            .collect();
+        let mut forward: Vec<NodeId> =
+            carries.iter().map(|shape| argument(shape, DType::F32)).collect();
+        for input in &inputs[self.n_carries..first_invariant] {
+            let slice = Shape(shape_of(input).0[1..].to_vec());
+            forward.push(argument(&slice, graph.node(*input).dtype));
+        }
+        let d_saved = carries.iter().map(|shape| argument(shape, DType::F32)).collect();
+        let d_output = outputs.iter().map(|shape| argument(shape, DType::F32)).collect();
+        for input in &inputs[first_invariant..] {
+            forward.push(argument(&shape_of(input), graph.node(*input).dtype));
+        }
+        BackwardArguments { d_next, d_invariant, forward, d_saved, d_output }
+    }
+}
+
+/// Arguments of a backward body.
+struct BackwardArguments {
+    /// Gradients of the next carries.
+    d_next: Vec<NodeId>,
+    /// Sums of the invariants' gradients so far.
+    d_invariant: Vec<NodeId>,
+    /// The forward body's own arguments, in its order.
+    forward: Vec<NodeId>,
+    /// Gradients of the start-of-step carries.
+    d_saved: Vec<NodeId>,
+    /// Gradients of the step outputs.
+    d_output: Vec<NodeId>,
 }

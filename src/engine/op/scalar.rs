@@ -162,6 +162,7 @@ impl ScalarOp {
     /// Emits the partial derivative times `grad` for each operand; `None` where it is zero.
     ///
     /// Derivatives of `Relu`, `Exp`, `Tanh`, `Sigmoid` and `Sqrt` are written from the output.
+    // tidy: long, because it is one table with a row per function.
     pub(crate) fn derivative(
         self,
         b: &mut Builder<'_>,
