@@ -252,8 +252,8 @@ COMMENT ON TABLE result IS 'One row per fold and split of a trial, at the trial'
 COMMENT ON COLUMN result.sharpe IS 'Per period (mean / standard deviation, ddof 1); NULL where the returns have no variance.';
 COMMENT ON COLUMN result.n_observations IS 'Returns that the Sharpe ratio rests on.';
 COMMENT ON COLUMN result.kurtosis IS 'Raw: 3 for a normal distribution.';
-COMMENT ON COLUMN result.turnover IS 'Mean absolute change of position per bar.';
-COMMENT ON COLUMN result.exposure IS 'Share of bars with an open position.';
+COMMENT ON COLUMN result.turnover IS 'Traded value over equity, summed over the block.';
+COMMENT ON COLUMN result.exposure IS 'Mean absolute position, as a fraction of equity.';
 COMMENT ON COLUMN result.cost IS 'Sum of all costs, as a fraction of equity.';
 COMMENT ON COLUMN result.net_returns IS 'Net return of each bar, in order.';
 

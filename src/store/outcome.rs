@@ -84,13 +84,13 @@ pub struct ResultRow {
     pub total_return: Option<f64>,
     /// Largest loss from a peak, a positive fraction.
     pub max_drawdown: Option<f64>,
-    /// As the evaluator defines it.
+    /// Traded value over equity, summed over the block.
     pub turnover: Option<f64>,
-    /// Number of trades.
+    /// Fills of at least 1 % of equity.
     pub n_trades: u64,
-    /// Share of trades that won.
+    /// Share of the bars with a position whose net return is positive.
     pub hit_rate: Option<f64>,
-    /// Share of bars with an open position.
+    /// Mean absolute position, as a fraction of equity.
     pub exposure: Option<f64>,
     /// Sum of all costs, a fraction of equity.
     pub cost: Option<f64>,
