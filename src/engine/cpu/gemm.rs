@@ -3,17 +3,18 @@
 //! # Invariants
 //! - The output is overwritten, never read: NaN in its old memory does not leak.
 //! - `f32` bits depend on shapes and values, not on addresses or neighbours. They may differ
-//!   between machines, since the `gemm` crate chooses instructions and blocks of k from the
+//!   between machines, since the `gemm-f32` crate chooses instructions and blocks of k from the
 //!   processor; a result is reproducible on one machine.
 //! - `f64` is the plain triple loop, k ascending: the oracle.
 #![expect(
     unsafe_code,
-    reason = "the `gemm` crate takes raw pointers; this file checks the lengths"
+    reason = "the `gemm-f32` crate takes raw pointers; this file checks the lengths"
 )]
 
 use std::any::TypeId;
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 
 use super::check_len;
 use super::simd::{self, kernel};
@@ -36,7 +37,7 @@ pub(crate) struct Gemm {
 
 /// Multiplies `op(a)` `[m, k]` by `op(b)` `[k, n]` into `c` `[m, n]`.
 ///
-/// `k = 0` gives zeros. Single-threaded. The `gemm` crate allocates its own packing buffers.
+/// `k = 0` gives zeros. Single-threaded. The `gemm-f32` crate allocates its own packing buffers.
 pub(crate) fn gemm<R: Real>(a: &[R], b: &[R], c: &mut [R], shape: Gemm) {
     check_len("a", a.len(), shape.m * shape.k);
     check_len("b", b.len(), shape.k * shape.n);
@@ -85,25 +86,27 @@ fn gemm_f32(a: &[f32], b: &[f32], c: &mut [f32], shape: Gemm) {
     assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n);
     let (a_rs, a_cs) = if shape.trans_a { (1, m) } else { (k, 1) };
     let (b_rs, b_cs) = if shape.trans_b { (1, k) } else { (n, 1) };
-    // SAFETY: the strides address exactly the elements (i, p) of a, i < m, p < k; (p, j) of b,
-    // j < n; (i, j) of c. The lengths asserted above cover them, slices keep their products
-    // below isize::MAX, and c is borrowed exclusively, so it overlaps neither a nor b. With
-    // read_dst = false the old contents of c are not used.
+    // The kernels prefer a column-major result, so they compute the transpose: cᵀ = op(b)ᵀ·op(a)ᵀ.
+    // SAFETY: the strides address exactly the elements (j, p) of op(b)ᵀ, j < n, p < k; (p, i) of
+    // op(a)ᵀ, i < m; (j, i) of cᵀ. The lengths asserted above cover them, slices keep their
+    // products below isize::MAX, and c is borrowed exclusively, so it overlaps neither a nor b.
+    // With read_dst = false the old contents of c are not used. The function was chosen for the
+    // instructions that this processor has.
     unsafe {
-        gemm::gemm(
-            m,
+        get_gemm_fn()(
             n,
+            m,
             k,
             c.as_mut_ptr(),
-            1,
             n as isize,
+            1,
             false,
-            a.as_ptr(),
-            a_cs as isize,
-            a_rs as isize,
             b.as_ptr(),
-            b_cs as isize,
             b_rs as isize,
+            b_cs as isize,
+            a.as_ptr(),
+            a_rs as isize,
+            a_cs as isize,
             0.0,
             1.0,
             false,
