@@ -314,9 +314,9 @@ impl Growth<'_> {
     /// Stores, pushes and updates; every state but the block may be written.
     fn finish(&mut self, b: &mut Builder<'_>) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for k in 0..SHAPES.len() {
+        for (id, dims) in self.states.tensors.iter().zip(SHAPES) {
             let node = self.any();
-            let shape = Shape(SHAPES[k].to_vec());
+            let shape = Shape(dims.to_vec());
             // A state of the same shape is often stored as it is: swaps and chains of reads.
             let is_plain = b.shape(node) == shape && self.dice.below(2) == 1;
             let value = if is_plain {
@@ -326,7 +326,7 @@ impl Growth<'_> {
             };
             let guard = self.guard(b);
             effects.push(Effect::Store {
-                state: self.states.tensors[k],
+                state: *id,
                 value,
                 guard,
             });

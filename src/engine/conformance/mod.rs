@@ -5,6 +5,7 @@
 //! - A backend passes or the suite panics with the op, its operands and the element.
 //! - What is random here is a function of a number in a message, so that a failure repeats.
 
+mod answers;
 mod case;
 mod compare;
 mod effects;
@@ -28,6 +29,7 @@ const N_PROGRAMS: u64 = 24;
 /// # Panics
 /// If the backend deviates.
 pub fn run(backend: &dyn Backend) {
+    answers::run(backend);
     ops::forwards(backend);
     ops::gradients(backend);
     ops::precisions(backend);

@@ -7,6 +7,9 @@ use crate::engine::op::{
     Gather, Gemm, Layout, Leaf, Loss, Op, Random, Reduce, ReduceKind, ScalarOp, StateId,
 };
 
+/// Shapes and types of operands.
+type Operands = Vec<(&'static [usize], DType)>;
+
 /// A graph with leaves of these shapes and types.
 fn leaves(of: &[(&[usize], DType)]) -> (Graph, Vec<NodeId>) {
     let mut graph = Graph::default();
@@ -34,10 +37,11 @@ fn equal_nodes_are_one_node() {
     assert_eq!(b.scalar(f64::NAN), b.scalar(f64::NAN));
 }
 
+// tidy: long, because it is a table.
 #[test]
 fn misfits_are_errors_that_name_the_rule() {
     let real = DType::F32;
-    let cases: Vec<(Op, Vec<(&[usize], DType)>)> = vec![
+    let cases: Vec<(Op, Operands)> = vec![
         (Op::Map(ScalarOp::Add), vec![(&[3], real)]),
         (Op::Map(ScalarOp::Add), vec![(&[3], real), (&[4], real)]),
         (

@@ -134,6 +134,7 @@ pub struct LoopPlan {
 
 /// A lowered effect: the fields of [`Effect`] with operands in place of nodes.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a phase has a handful, and none is moved")]
 pub enum Commit {
     /// See [`Effect::Store`].
     Store {

@@ -142,7 +142,7 @@ fn it_learns_to_wait_for_the_better_state() {
         narrow.program = ppo.program.with_precision(dtype, dtype);
         let mut session = open(&cpu(), &narrow, &lanes);
         session.train(1).expect("the CPU works");
-        let mut reward = || -> Vec<f64> {
+        let reward = || -> Vec<f64> {
             (0..5)
                 .map(|k| read(&*session, k, ppo.mean_reward)[0])
                 .collect()

@@ -275,3 +275,91 @@ fn uniforms_follow_seed_step_and_name_but_not_the_lane() {
     session.train(1).expect("the CPU works");
     assert_ne!(start, read(&*session, 0, first), "another step");
 }
+
+/// A program of one phase whose effects may not fit.
+fn misfit(effects: impl FnOnce(&Program, &mut crate::engine::graph::Builder<'_>) -> Vec<Effect>) {
+    let mut program = Program::default();
+    program.state("out", [2], DType::F32, Init::Zero);
+    program.phase(Section::Cycle, "bad", 1, effects);
+}
+
+#[test]
+#[should_panic(expected = "bad: the value of a store is F32[3], expected F32[2]")]
+fn a_store_of_another_shape_is_a_defect() {
+    misfit(|_, b| {
+        let value = b.constant([3].into(), &[0.0; 3], DType::F32);
+        vec![Effect::Store {
+            state: StateId(0),
+            value,
+            guard: None,
+        }]
+    });
+}
+
+#[test]
+#[should_panic(expected = "bad: the guard is F32[2], expected F32[]")]
+fn a_guard_is_one_number() {
+    misfit(|p, b| {
+        let value = p.read(b, StateId(0));
+        vec![Effect::Store {
+            state: StateId(0),
+            value,
+            guard: Some(value),
+        }]
+    });
+}
+
+#[test]
+#[should_panic(expected = "bad: the value of a store is Bf16[2], expected F32[2]")]
+fn a_narrow_value_is_widened_before_it_is_stored() {
+    misfit(|p, b| {
+        let value = p.read(b, StateId(0));
+        let value = b.cast(value, DType::Bf16);
+        vec![Effect::Store {
+            state: StateId(0),
+            value,
+            guard: None,
+        }]
+    });
+}
+
+#[test]
+#[should_panic(expected = "bad: out is")]
+fn a_state_is_read_as_it_is_declared() {
+    misfit(|_, b| {
+        let value = b.state(StateId(0), &[1, 2].into(), DType::F32);
+        let value = b.flatten(value);
+        vec![Effect::Store {
+            state: StateId(0),
+            value,
+            guard: None,
+        }]
+    });
+}
+
+#[test]
+fn the_oracle_takes_back_what_it_gives_out() {
+    let program = graphs::program(0);
+    let oracle = crate::engine::conformance::case::oracle();
+    let plan = Arc::new(oracle.lower(&program));
+    let mut session = oracle.open(plan, &Tables::default(), 1).expect("small");
+    session
+        .load(LaneIdx(0), &graphs::values(&program, 0, false))
+        .expect("values fit");
+    let third = Data::F64(vec![1.0 / 3.0; 3]);
+    let id = program.state_named("tensor 3").expect("declared");
+    session
+        .write(LaneIdx(0), id, &third)
+        .expect("F64 suits the oracle");
+    assert_eq!(
+        session.read(LaneIdx(0), id),
+        Ok(third.clone()),
+        "nothing is rounded"
+    );
+    let plan = Arc::new(cpu().lower(&program));
+    let mut session = cpu().open(plan, &Tables::default(), 1).expect("small");
+    assert!(
+        session.write(LaneIdx(0), id, &third).is_err(),
+        "F32 would round it"
+    );
+}

@@ -11,7 +11,9 @@ mod pointwise;
 mod recur;
 mod world;
 
-pub(crate) use recur::{rnn, swapping};
+pub(crate) use recur::rnn;
+#[cfg(test)]
+pub(crate) use recur::swapping;
 
 use super::{
     EnvOp, Gather, Gemm, Layout, Leaf, Loss, Op, Random, Reduce, ReduceKind, Replay, ScalarOp,

@@ -32,6 +32,7 @@ pub(super) fn of_reduce(kind: &ReduceKind) -> (Vec<Sample>, Option<ReduceKind>) 
 }
 
 /// Samples of one movement, and the movement after it.
+// tidy: long, because it is a table.
 pub(super) fn of_layout(op: &Layout) -> (Vec<Sample>, Option<Layout>) {
     match op {
         Layout::Reshape(_) => {
