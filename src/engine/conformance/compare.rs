@@ -32,8 +32,7 @@ pub(super) fn agree(label: &str, got: &Data, expected: &Data, tolerance: Toleran
                     u64::from(g.to_bits() != e.to_bits())
                 };
                 // Elementary functions may give 0 for what would be denormal (math.rs says why).
-                let is_flushed =
-                    ulp_max > 0 && *g == 0.0 && e.abs() < f64::from(f32::MIN_POSITIVE);
+                let is_flushed = ulp_max > 0 && *g == 0.0 && e.abs() < f64::from(f32::MIN_POSITIVE);
                 let fits = g.is_nan() || is_flushed || apart <= u64::from(ulp_max);
                 assert!(
                     fits,

@@ -80,26 +80,5 @@ pub(crate) fn transpose<T: Pod>(x: &[T], out: &mut [T], axis: Axis) {
     }
 }
 
-/// Repeats `x` along the axis.
-///
-/// - `x`: `[outer, inner]`; `out`: `[outer, n, inner]`.
-pub(crate) fn broadcast<T: Pod>(x: &[T], out: &mut [T], axis: Axis) {
-    check_len("x", x.len(), axis.reduced());
-    check_len("out", out.len(), axis.len());
-    let Axis { n, inner, .. } = axis;
-    if out.is_empty() {
-        return;
-    }
-    for (o, out) in out.chunks_exact_mut(n * inner).enumerate() {
-        if inner == 1 {
-            out.fill(x[o]);
-        } else {
-            for out in out.chunks_exact_mut(inner) {
-                out.copy_from_slice(&x[o * inner..(o + 1) * inner]);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,6 @@ mod project;
 mod reduce;
 mod region;
 mod replay;
-mod round;
 mod session;
 pub(crate) mod simd;
 mod softmax;

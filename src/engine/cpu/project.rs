@@ -14,7 +14,7 @@ const N_ATOMS: usize = 64;
 
 /// Evenly spaced atoms from `z_min` to `z_max`, `Δz = (z_max − z_min) / (n_valid − 1)` apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Support<R> {
+pub(crate) struct Support<R> {
     /// Lowest atom.
     pub z_min: R,
     /// Highest atom, above `z_min`.
@@ -23,7 +23,7 @@ pub struct Support<R> {
 
 impl<R: Real> Support<R> {
     /// The support from −`v_max` to `v_max`.
-    pub fn symmetric(v_max: R) -> Self {
+    pub(crate) fn symmetric(v_max: R) -> Self {
         Self {
             z_min: -v_max,
             z_max: v_max,
@@ -41,7 +41,7 @@ impl<R: Real> Support<R> {
 ///
 /// Source: Bellemare, Dabney and Munos 2017, eq. 7, in the form of a triangular kernel,
 /// of which only the two neighbours of each `b_j` are computed: the other weights are 0.
-pub fn project<R: Real>(
+pub(crate) fn project<R: Real>(
     p: &[R],
     reward: &[R],
     discount: &[R],

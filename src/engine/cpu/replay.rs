@@ -9,6 +9,7 @@
 //! - No index is out of range, whatever the uniforms.
 
 use super::check_len;
+use crate::engine::op::replay::{END_NONE, END_TERMINAL};
 use crate::engine::real::Real;
 
 /// Shape of a ring.
@@ -28,13 +29,6 @@ pub(crate) struct Fill {
     /// Row that is written next.
     pub head: usize,
 }
-
-/// No end of the episode at this transition.
-pub(crate) const END_NONE: i32 = 0;
-/// The episode ended for good: nothing follows, so nothing is bootstrapped.
-pub(crate) const END_TERMINAL: i32 = 1;
-/// The episode was cut by its time limit: the return stops here but is bootstrapped.
-pub(crate) const END_TIME_LIMIT: i32 = 2;
 
 /// What an n-step return over a batch gives, each `[B]`.
 pub(crate) struct NStep<'a, R> {

@@ -9,7 +9,7 @@
 
 use super::simd::{self, kernel};
 use super::sum::{
-    N_PARTIALS, add_all, add_all_products, dot_kernel, fold, fold_tree, sum_kernel, tree,
+    N_PARTIALS, add_all, add_all_products, fold, fold_tree, sum_kernel, tree,
 };
 use super::{Rows, check_len};
 use crate::engine::real::Real;
@@ -34,17 +34,6 @@ pub(crate) fn softmax<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
     check_len("x", x.len(), rows.len());
     check_len("out", out.len(), rows.len());
     simd::run(Softmax { x, out, rows });
-}
-
-/// Gradient of [`softmax`] with respect to its input: `p · (g − Σ g p)`.
-///
-/// - `p`: `[n, width]`, the softmax; `g`, `out`: `[n, width]`.
-pub(crate) fn softmax_grad<R: Real>(p: &[R], g: &[R], out: &mut [R], rows: Rows) {
-    rows.check();
-    check_len("p", p.len(), rows.len());
-    check_len("g", g.len(), rows.len());
-    check_len("out", out.len(), rows.len());
-    simd::run(SoftmaxGrad { p, g, out, rows });
 }
 
 /// Cross-entropy of each row with a target distribution.
@@ -92,9 +81,6 @@ pub(crate) fn cross_entropy_grad<R: Real>(
 }
 
 kernel!(Softmax<'a, R> { x: &'a [R], out: &'a mut [R], rows: Rows } -> () = softmax_kernel);
-kernel!(SoftmaxGrad<'a, R> {
-    p: &'a [R], g: &'a [R], out: &'a mut [R], rows: Rows,
-} -> () = softmax_grad_kernel);
 kernel!(CrossEntropy<'a, R> {
     logits: &'a [R], target: &'a [R], out: &'a mut [R], rows: Rows,
 } -> () = cross_entropy_kernel);
@@ -114,23 +100,6 @@ fn softmax_kernel<R: Real>(x: &[R], out: &mut [R], rows: Rows) {
                 *e /= sum;
             }
         }
-    }
-}
-
-#[inline(always)]
-fn softmax_grad_kernel<R: Real>(p: &[R], g: &[R], out: &mut [R], rows: Rows) {
-    let row_pairs = p
-        .chunks_exact(rows.width)
-        .zip(g.chunks_exact(rows.width))
-        .zip(out.chunks_exact_mut(rows.width));
-    for ((p, g), out) in row_pairs {
-        let (p, g) = (&p[..rows.n_valid], &g[..rows.n_valid]);
-        let (out, padding) = out.split_at_mut(rows.n_valid);
-        let mean = dot_kernel(g, p);
-        for ((out, &p), &g) in out.iter_mut().zip(p).zip(g) {
-            *out = p * (g - mean);
-        }
-        padding.fill(R::ZERO);
     }
 }
 

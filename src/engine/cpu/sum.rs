@@ -9,7 +9,9 @@
 //!   [`spectral`](super::spectral) apart, which write their own).
 //! - Equal inputs give equal bits on every instruction set.
 
+#[cfg(test)]
 use super::check_len;
+#[cfg(test)]
 use super::simd::{self, kernel};
 use crate::engine::real::Real;
 
@@ -22,6 +24,7 @@ pub(super) type Partials<R> = [R; N_PARTIALS];
 /// Sum of `x`.
 ///
 /// - `x`: `[N]`; an empty sum is 0.
+#[cfg(test)]
 pub(crate) fn sum_ordered<R: Real>(x: &[R]) -> R {
     simd::run(Sum { x })
 }
@@ -29,6 +32,7 @@ pub(crate) fn sum_ordered<R: Real>(x: &[R]) -> R {
 /// Sum of the squares of `x`.
 ///
 /// - `x`: `[N]`.
+#[cfg(test)]
 pub(crate) fn sum_squares_ordered<R: Real>(x: &[R]) -> R {
     simd::run(Dot { x, y: x })
 }
@@ -36,12 +40,15 @@ pub(crate) fn sum_squares_ordered<R: Real>(x: &[R]) -> R {
 /// Sum of the products of `x` and `y`, each product rounded before it is added.
 ///
 /// - `x`, `y`: `[N]`.
+#[cfg(test)]
 pub(crate) fn dot_ordered<R: Real>(x: &[R], y: &[R]) -> R {
     check_len("y", y.len(), x.len());
     simd::run(Dot { x, y })
 }
 
+#[cfg(test)]
 kernel!(Sum<'a, R> { x: &'a [R] } -> R = sum_kernel);
+#[cfg(test)]
 kernel!(Dot<'a, R> { x: &'a [R], y: &'a [R] } -> R = dot_kernel);
 
 #[inline(always)]

@@ -23,7 +23,7 @@ pub(crate) struct AdamStep<R> {
     pub weight_decay: R,
     /// Share of the new weights in the target.
     pub tau: R,
-    /// Factor on the gradient: unscaling times [`clip_scale`].
+    /// Factor on the gradient: unscaling and clipping.
     pub grad_scale: R,
     /// `1 − beta1^t` at this step, [`bias_correction`].
     pub bias1: R,
@@ -102,17 +102,6 @@ pub(crate) fn bias_correction(beta: f64, n_steps: u64) -> f64 {
         left >>= 1;
     }
     1.0 - power
-}
-
-/// Returns the factor that brings a gradient of this norm below the largest allowed:
-/// `min(1, max_norm / (norm + 1e-6))`.
-///
-/// A NaN norm gives NaN, so that the lane's guard sees it; an infinite one gives 0.
-///
-/// Source: PyTorch's `clip_grad_norm_`, the 1e-6 included.
-pub(crate) fn clip_scale<R: Real>(norm: R, max_norm: R) -> R {
-    let scale = max_norm / (norm + R::from_f64(1e-6));
-    if scale > R::ONE { R::ONE } else { scale }
 }
 
 kernel!(Adam<'a, R> {

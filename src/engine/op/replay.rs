@@ -7,6 +7,13 @@
 use super::{arity, expect_type, shape_error};
 use crate::engine::graph::{DType, GraphError, Node, Shape};
 
+/// The episode goes on.
+pub const END_NONE: i32 = 0;
+/// A true end: there is nothing to bootstrap from.
+pub const END_TERMINAL: i32 = 1;
+/// The range of bars ended: bootstrap from the state that follows.
+pub const END_TIME_LIMIT: i32 = 2;
+
 /// A read of replay rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Replay {
@@ -20,7 +27,8 @@ pub enum Replay {
     },
     /// `(reward [C, E], end I32 [C, E], index I32 [B], capacity I32 [], n I32 [], gamma []) -> [3, B]`:
     /// discounted n-step reward, discount of the bootstrap (0 after a terminal), and flat index of
-    /// the last transition. `end` is 0, 1 (terminal) or 2 (time limit); both stop the sum.
+    /// the last transition. `end` holds `END_*`; both
+    /// kinds of end stop the sum.
     NStep {
         /// Largest n-step of any lane.
         n_step_max: usize,
@@ -59,10 +67,13 @@ impl Replay {
         match self {
             Self::Sample { .. } => Ok((inputs[0].shape.clone(), DType::I32)),
             Self::NStep { .. } => {
-                let rings_fit =
-                    inputs[0].shape.rank() == 2 && inputs[0].shape == inputs[1].shape;
+                let rings_fit = inputs[0].shape.rank() == 2 && inputs[0].shape == inputs[1].shape;
                 if !rings_fit || inputs[2].shape.rank() != 1 || !is_scalar(5) {
-                    return Err(shape_error(&name, inputs, "rings are [C, E], the index [B]"));
+                    return Err(shape_error(
+                        &name,
+                        inputs,
+                        "rings are [C, E], the index [B]",
+                    ));
                 }
                 Ok((Shape::from([3, inputs[2].shape.0[0]]), DType::F32))
             }

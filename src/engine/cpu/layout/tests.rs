@@ -54,19 +54,6 @@ fn transposes() {
 }
 
 #[test]
-fn broadcasts() {
-    for axis in axes() {
-        let x = values("x", axis.reduced(), -1.0, 1.0);
-        let mut out = vec![f32::NAN; axis.len()];
-        broadcast(&x, &mut out, axis);
-        for (at, &got) in out.iter().enumerate() {
-            let (o, c) = (at / (axis.n * axis.inner), at % axis.inner);
-            assert_eq!(got, x[o * axis.inner + c]);
-        }
-    }
-}
-
-#[test]
 #[should_panic(expected = "slice 2..5 of an axis of 4")]
 fn a_slice_past_the_end_is_refused() {
     let axis = Axis {

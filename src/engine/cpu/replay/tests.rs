@@ -1,5 +1,6 @@
 use super::super::testing::values;
 use super::*;
+use crate::engine::op::replay::END_TIME_LIMIT;
 
 const RING: Ring = Ring {
     capacity: 7,

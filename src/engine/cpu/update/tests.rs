@@ -144,12 +144,3 @@ fn bias_corrections() {
     }
     assert_eq!(bias_correction(0.9, u64::MAX), 1.0);
 }
-
-#[test]
-fn clipping() {
-    assert_eq!(clip_scale(0.0f32, 10.0), 1.0);
-    assert_eq!(clip_scale(9.9f32, 10.0), 1.0);
-    assert!((clip_scale(40.0f64, 10.0) - 0.25).abs() < 1e-8);
-    assert_eq!(clip_scale(f32::INFINITY, 10.0), 0.0);
-    assert!(clip_scale(f32::NAN, 10.0).is_nan());
-}
