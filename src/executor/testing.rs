@@ -139,6 +139,11 @@ impl Session for ScriptedSession {
     }
 }
 
+/// What a device without memory says.
+pub(crate) fn out_of_memory() -> EngineError {
+    EngineError::OutOfMemory { device: "scripted".to_owned(), asked_bytes: 4096, free_bytes: 1024 }
+}
+
 /// Bars with a holdout of 100 at their end.
 pub(crate) fn bars() -> Bars {
     Planted::new(900, 5).bars()

@@ -1,8 +1,8 @@
 //! Pools on a scripted device: order, packing, faults.
 
-use crate::engine::backend::EngineError;
 use crate::executor::testing::{
-    N_EPOCHS, N_FOLDS, Reported, Scripted, options, params, request, run, start, wide,
+    N_EPOCHS, N_FOLDS, Reported, Scripted, options, out_of_memory, params, request, run, start,
+    wide,
 };
 use crate::executor::{EpochReport, PoolOptions, TrialEnd, TrialFailure, TrialRequest};
 use crate::models::EpochMetrics;
@@ -25,10 +25,6 @@ fn failure(reported: &Reported, id: i64) -> &TrialFailure {
 
 fn is_complete(reported: &Reported, id: i64) -> bool {
     matches!(reported.of(id).end, TrialEnd::Complete { .. })
-}
-
-fn out_of_memory() -> EngineError {
-    EngineError::OutOfMemory { device: "scripted".to_owned(), asked_bytes: 4096, free_bytes: 1024 }
 }
 
 /// What of an epoch depends on the run alone, to the last bit.

@@ -50,9 +50,9 @@ impl Sweep {
         }
     }
 
-    /// Long enough to be interrupted: more epochs than a test lets it run.
+    /// Long enough to be interrupted: six configurations of a fifth of a second and more an arm.
     pub(super) fn long(name: &str) -> Self {
-        Self { configurations: 6, epochs: 3, steps: 160, executors: 1, lanes: 2, ..Self::new(name) }
+        Self { configurations: 6, epochs: 3, steps: 320, executors: 1, lanes: 2, ..Self::new(name) }
     }
 
     fn text(&self) -> String {

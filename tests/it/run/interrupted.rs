@@ -25,8 +25,8 @@ fn a_killed_run_goes_on_where_it_was() {
     let points = [
         (configurations.to_owned(), 1),
         (epochs_of("killed"), 4),
-        (ended_of("killed"), 3),
-        (ended_of("killed"), 9),
+        (ended_of("killed"), 2),
+        (ended_of("killed"), 6),
     ];
     let sweep = Sweep::long("killed");
     let mut n_ended = 0;
@@ -42,14 +42,10 @@ fn a_killed_run_goes_on_where_it_was() {
             "SELECT count(*) FROM trial JOIN study USING (study_id) \
             WHERE name = 'killed' AND trial.state = 'running'",
         );
-        if n_ended == 12 {
-            break;
-        }
         // The next start says what it takes up again; that one is cut short at once.
-        let mut next = home.spawn(&sweep);
+        let next = home.spawn(&sweep);
         home.wait_for(&epochs_of("killed"), home.count(&epochs_of("killed")) + 1);
         send(&next, Signal::SIGINT);
-        next.wait().unwrap();
         let output = next.wait_with_output().unwrap();
         let says = stderr(&output).contains(&format!("{running} trials that an earlier run left"));
         assert_eq!(says, running > 0, "{running} ran: {}", stderr(&output));
@@ -67,8 +63,6 @@ fn the_first_signal_finishes_the_epoch_and_the_study_resumes() {
     let expected = undisturbed(&home, "signals-never");
     let sweep = Sweep::long("signals");
     for (signal, expected) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
-        let before = home.sql("SELECT count(*) FROM study").parse::<u64>().unwrap();
-        assert!(before > 0);
         let n_epochs = home.count(&epochs_of("signals"));
         let child = home.spawn(&sweep);
         home.wait_for(&epochs_of("signals"), n_epochs + 1);
@@ -123,8 +117,6 @@ fn ctrl_c_leaves_the_database_to_others() {
     assert_eq!(code(&output), 130, "{}", stderr(&output));
     // The server that the run started is no child of it, and still answers.
     assert!(home.count(&epochs_of("ctrl-c")) > 0);
-    let pid = home.sql("SELECT pg_backend_pid()").parse::<i32>().unwrap();
-    assert!(pid > 0);
     let stopped = home.call(&["db", "stop"]);
     assert_eq!((code(&stopped), super::stdout(&stopped).trim()), (0, "stopped"));
     let again = home.call(&["db", "stop"]);
