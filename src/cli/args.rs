@@ -4,6 +4,7 @@
 //! print a table take `--json`, those that destroy take `--yes`.
 
 use super::exit;
+use crate::spec;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +31,11 @@ impl Cli {
     pub fn from_command_line(args: impl Iterator<Item = OsString>) -> Self {
         Self::parse_from(leave_to_psql(args.collect()))
     }
+}
+
+/// Reads the name of a study to be run.
+fn study_name(text: &str) -> Result<String, String> {
+    spec::check_name(text).map(|()| text.to_owned())
 }
 
 /// Marks what follows `db psql` as psql's own, up to our options that psql does not know.
@@ -155,8 +161,8 @@ pub struct RunArgs {
     /// Sweep file
     #[arg(value_name = "SWEEP.toml")]
     pub sweep: PathBuf,
-    /// Run as a study of this name, instead of the file's
-    #[arg(long, value_name = "NAME")]
+    /// Run as a study of this name, instead of the file's; {date} at its end is the day
+    #[arg(long, value_name = "NAME", value_parser = study_name)]
     pub name: Option<String>,
     /// One configuration, one epoch, every arm: does it all work?
     #[arg(long)]

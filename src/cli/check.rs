@@ -32,7 +32,7 @@ struct PlanRow {
 /// Configurations are those that the sampler would propose with nothing seen yet; for a sampler
 /// that ignores history they are the ones that run.
 pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
-    let spec = setup::read_sweep(&args.sweep)?;
+    let spec = setup::read_sweep(&args.sweep, None)?;
     let bars = setup::load_bars(&spec, &args.sweep)?;
     let market = Arc::new(setup::market(&spec, &bars)?);
     let options = setup::pool_options(&spec);

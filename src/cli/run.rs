@@ -24,10 +24,7 @@ pub(super) async fn run(
     database_url: Option<&str>,
     is_quiet: bool,
 ) -> Result<Exit, CliError> {
-    let mut spec = setup::read_sweep(&args.sweep)?;
-    if let Some(name) = &args.name {
-        spec.name.clone_from(name);
-    }
+    let mut spec = setup::read_sweep(&args.sweep, args.name.as_deref())?;
     if args.smoke {
         spec.name.push_str(SMOKE_SUFFIX);
         spec.budget.configurations = 1;

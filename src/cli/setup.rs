@@ -29,14 +29,16 @@ pub(super) const AUTO_PRECISION: Precision = Precision::F32;
 const EXECUTORS_AUTO: usize = 2;
 
 /// Reads and validates a sweep file; a dated name is filled in.
-pub(super) fn read_sweep(path: &Path) -> Result<StudySpec, CliError> {
+///
+/// - `name`: the study's, instead of the file's.
+pub(super) fn read_sweep(path: &Path, name: Option<&str>) -> Result<StudySpec, CliError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| CliError::Sweep { path: path.to_owned(), source })?;
     let mut spec = spec::parse(&text, path, &catalogue()).map_err(|diagnostics| {
         CliError::Diagnostics { text: diagnostics.render(std::io::stderr().is_terminal()) }
     })?;
     let today = chrono::Local::now().format("%Y-%m-%d").to_string();
-    spec.name = expand_date(&spec.name, &today);
+    spec.name = expand_date(name.unwrap_or(&spec.name), &today);
     Ok(spec)
 }
 
@@ -131,15 +133,7 @@ pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
         overlap: executors.overlap,
         objective: spec.objective,
         n_epochs: spec.budget.epochs,
-        steps_per_epoch: steps_per_epoch(spec),
     }
-}
-
-/// Updates an epoch: structural, and the same for every configuration unless searched, where the
-/// trainer's own count rules; schedules go by the file's value.
-fn steps_per_epoch(spec: &StudySpec) -> u64 {
-    let steps = spec.fixed.get("train.steps_per_epoch").and_then(|value| value.as_int());
-    steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(0)
 }
 
 /// Memory that new allocations may use; without /proc, as if there were no bound.

@@ -20,6 +20,8 @@ mod message;
 mod pack;
 mod pool;
 mod prepare;
+#[cfg(test)]
+pub(crate) mod testing;
 mod thread;
 mod tracker;
 mod weights;

@@ -4,18 +4,17 @@
 //! - All lanes share epoch boundaries; loading, reading and refilling happen only there.
 //! - A free lane takes the next run of a taken trial before another trial is taken.
 
-use super::message::{EpochReport, Event, StartedPack, TrialEnd, TrialFailure, TrialReport};
+use super::message::{EpochReport, Event, TrialEnd, TrialFailure};
 use super::pool::Shared;
 use super::prepare::Prepared;
 use super::thread::SharedPlan;
 use super::tracker::{Snapshot, Tracker};
-use super::weights;
+use super::weights::{self, Origin};
 use crate::engine::backend::{Data, Elapsed, EngineError, LaneIdx, Session};
 use crate::market::metrics::evaluate;
-use crate::models::{RunInput, series};
+use crate::models::{RunInput, count, series};
 use crate::study::{FailureKind, TrialId};
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use tokio::sync::oneshot;
+use std::collections::{BTreeMap, VecDeque};
 use tracing::{debug, debug_span};
 
 /// A run in its lane.
@@ -83,7 +82,7 @@ impl<'s> Pack<'s> {
         self.waiting_runs.clear();
         self.lanes.fill(None);
         for trial_id in std::mem::take(&mut self.trials).into_keys() {
-            self.send_done(trial_id, TrialEnd::Failed(failure.clone()), Vec::new());
+            self.shared.end(trial_id, TrialEnd::Failed(failure.clone()), Vec::new());
         }
     }
 
@@ -111,26 +110,7 @@ impl<'s> Pack<'s> {
 
     fn take_trials(&mut self, n_wanted: usize) {
         let taken = self.shared.take(self.plan.key(), n_wanted);
-        if taken.is_empty() {
-            return;
-        }
-        let lane_bytes = self.plan.plan.lane_bytes as u64;
-        let (accepted, answer) = oneshot::channel();
-        let start = StartedPack {
-            trials: taken.iter().map(|trial| trial.request.trial_id).collect(),
-            plan_key: self.plan.key().to_owned(),
-            n_lanes: u32::try_from(self.lanes.len()).expect("few lanes"),
-            arena_bytes: lane_bytes * self.lanes.len() as u64,
-            bytes_per_lane: lane_bytes,
-            accepted,
-        };
-        // Nobody listens only when the study is over; then nothing may start.
-        let is_sent = self.shared.events.blocking_send(Event::Start(start)).is_ok();
-        let answer = if is_sent { answer.blocking_recv().unwrap_or_default() } else { Vec::new() };
-        for (prepared, is_accepted) in taken.into_iter().zip(answer) {
-            if !is_accepted {
-                continue;
-            }
+        for prepared in self.shared.begin(&self.plan, self.lanes.len(), taken) {
             let trial_id = prepared.request.trial_id;
             let n_folds = prepared.request.seeds.len();
             self.waiting_runs.extend((0..n_folds).map(|fold| (trial_id, fold)));
@@ -143,7 +123,7 @@ impl<'s> Pack<'s> {
     fn load(&mut self, lane: usize, trial_id: TrialId, fold: usize) -> Result<(), EngineError> {
         let market = self.shared.preparer.market();
         let request = &self.trials[&trial_id].prepared.request;
-        let options = &self.shared.options;
+        let steps_per_epoch = count(&request.params, "train.steps_per_epoch");
         let run = RunInput {
             params: &request.params,
             seed: request.seeds[fold],
@@ -151,7 +131,7 @@ impl<'s> Pack<'s> {
             train: market.folds[fold].train.clone(),
             validation: market.folds[fold].validation.clone(),
             costs: market.costs,
-            n_updates: u64::from(options.n_epochs) * options.steps_per_epoch,
+            n_updates: u64::from(self.shared.options.n_epochs) * steps_per_epoch as u64,
         };
         self.session.load(LaneIdx(lane), &self.plan.trainer.lane(&run))?;
         self.session.set_live(LaneIdx(lane), true);
@@ -164,8 +144,7 @@ impl<'s> Pack<'s> {
     /// Runs one epoch in the executor's turn, then does the host's work outside of it.
     fn epoch(&mut self, is_warmup: bool) -> Result<(), EngineError> {
         let elapsed = {
-            let turn = (!self.shared.options.overlap)
-                .then(|| self.shared.turn.lock().expect("a panic in a turn is caught outside"));
+            let turn = self.shared.turn();
             let train = self.session.train(self.plan.trainer.n_cycles())?;
             let evaluate = self.session.evaluate()?;
             drop(turn);
@@ -259,7 +238,7 @@ impl<'s> Pack<'s> {
                 *lane = None;
             }
         }
-        self.send_done(trial_id, TrialEnd::Failed(failure), Vec::new());
+        self.shared.end(trial_id, TrialEnd::Failed(failure), Vec::new());
     }
 
     /// Moves live lanes to their next epoch, frees finished ones, ends finished trials.
@@ -281,29 +260,18 @@ impl<'s> Pack<'s> {
             let ActiveTrial { prepared, tracker } =
                 self.trials.remove(&trial_id).expect("listed above");
             let (end, folds) = tracker.finish(|fold, epoch, params| {
-                let metadata = HashMap::from([
-                    ("format".to_owned(), "hyperopt-weights-1".to_owned()),
-                    ("trial".to_owned(), trial_id.to_string()),
-                    ("fold".to_owned(), fold.to_string()),
-                    ("epoch".to_owned(), epoch.to_string()),
-                    ("precision".to_owned(), prepared.request.precision.as_str().to_owned()),
-                    ("plan_key".to_owned(), self.plan.key().to_owned()),
-                    ("data_digest".to_owned(), self.shared.preparer.market().digest.clone()),
-                ]);
-                weights::serialize(self.plan.trainer.layout(), params, metadata)
+                let origin = Origin {
+                    format: weights::FORMAT,
+                    seed: prepared.request.seeds[fold as usize],
+                    fold,
+                    epoch,
+                    precision: prepared.request.precision.as_str(),
+                    plan_key: self.plan.key(),
+                    data_digest: &self.shared.preparer.market().digest,
+                };
+                weights::serialize(self.plan.trainer.layout(), params, &origin)
             });
-            self.send_done(trial_id, end, folds);
+            self.shared.end(trial_id, end, folds);
         }
-    }
-
-    fn send_done(
-        &self,
-        trial_id: TrialId,
-        end: TrialEnd,
-        folds: Vec<super::message::FoldResult>,
-    ) {
-        let report = TrialReport { trial_id, end, folds };
-        // As above: nobody listens only when the study is over.
-        let _ = self.shared.events.blocking_send(Event::Done(Box::new(report)));
     }
 }

@@ -1,14 +1,15 @@
 //! Executors of a device and the queue that feeds them.
 
-use super::message::Event;
+use super::message::{Event, FoldResult, StartedPack, TrialEnd, TrialReport};
 use super::prepare::{Prepared, PreparedPlan, Preparer};
 use super::thread;
-use crate::study::Objective;
+use crate::study::{Objective, TrialId};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
 
 /// How trials run. Nothing here but objective and epochs changes a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +26,6 @@ pub struct PoolOptions {
     pub objective: Objective,
     /// Epochs of a run.
     pub n_epochs: u32,
-    /// Updates an epoch.
-    pub steps_per_epoch: u64,
 }
 
 /// What executors of a pool share.
@@ -35,7 +34,7 @@ pub(super) struct Shared {
     pub(super) options: PoolOptions,
     pub(super) events: Sender<Event>,
     /// Held for the duration of an epoch, so that its device time is its own.
-    pub(super) turn: Mutex<()>,
+    turn: Mutex<()>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -86,6 +85,47 @@ impl Shared {
         }
         queue.waiting = kept;
         taken
+    }
+
+    /// Announces taken trials and waits until their start is durable; returns those that may run.
+    pub(super) fn begin(
+        &self,
+        plan: &PreparedPlan,
+        n_lanes: usize,
+        taken: Vec<Prepared>,
+    ) -> Vec<Prepared> {
+        if taken.is_empty() {
+            return taken;
+        }
+        let bytes_per_lane = plan.plan.lane_bytes as u64;
+        let (accepted, answer) = oneshot::channel();
+        let start = StartedPack {
+            trials: taken.iter().map(|trial| trial.request.trial_id).collect(),
+            plan_key: plan.key().to_owned(),
+            n_lanes: u32::try_from(n_lanes).expect("few lanes"),
+            arena_bytes: bytes_per_lane * n_lanes as u64,
+            bytes_per_lane,
+            accepted,
+        };
+        // Nobody listens only when the study is over; then nothing may start.
+        let is_sent = self.events.blocking_send(Event::Start(start)).is_ok();
+        let answer = if is_sent { answer.blocking_recv().unwrap_or_default() } else { Vec::new() };
+        let accepted = taken.into_iter().zip(answer).filter(|(_, is_accepted)| *is_accepted);
+        accepted.map(|(trial, _)| trial).collect()
+    }
+
+    /// Reports the end of a trial that has begun.
+    pub(super) fn end(&self, trial_id: TrialId, end: TrialEnd, folds: Vec<FoldResult>) {
+        let report = TrialReport { trial_id, end, folds };
+        // As above: nobody listens only when the study is over.
+        let _ = self.events.blocking_send(Event::Done(Box::new(report)));
+    }
+
+    /// Waits for the device; `None` where packs run side by side.
+    pub(super) fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        // A pack that panicked in its turn is lost, and the device is the next one's all the same.
+        let wait = || self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.options.overlap).then(wait)
     }
 
     /// Whether executors end at the next epoch boundary.

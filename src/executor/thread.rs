@@ -1,9 +1,9 @@
 //! An executor's life: pack after pack until the queue ends.
 
-use super::message::{Event, TrialEnd, TrialFailure, TrialReport};
+use super::message::{TrialEnd, TrialFailure};
 use super::pack::Pack;
 use super::pool::Shared;
-use super::prepare::{Prepared, PreparedPlan};
+use super::prepare::PreparedPlan;
 use crate::engine::backend::EngineError;
 use crate::study::FailureKind;
 use std::collections::HashSet;
@@ -18,35 +18,39 @@ pub(super) fn run(shared: &Shared) {
         let mut n_lanes = lanes_that_fit(shared, &plan);
         // The queue's first trial waits until it is taken, so this ends.
         loop {
-            let mut pack = match Pack::open(shared, &plan, n_lanes) {
+            let mut pack = match guarded(|| Pack::open(shared, &plan, n_lanes)) {
                 Ok(pack) => pack,
-                Err(cause @ EngineError::OutOfMemory { .. }) if n_lanes > 1 => {
-                    debug!(%cause, n_lanes, "the pack does not fit, halving it");
+                Err(failure) if failure.kind == FailureKind::OutOfMemory && n_lanes > 1 => {
+                    debug!(cause = failure.text, n_lanes, "the pack does not fit, halving it");
                     n_lanes /= 2;
                     continue;
                 }
-                Err(cause) => {
-                    for trial in shared.take(plan.key(), 1) {
-                        fail(shared, &trial, &failure_of(&cause));
+                Err(failure) => {
+                    let taken = shared.take(plan.key(), 1);
+                    for trial in shared.begin(&plan, n_lanes, taken) {
+                        shared.end(trial.request.trial_id, TrialEnd::Failed(failure.clone()), vec![]);
                     }
                     break;
                 }
             };
             let is_warm = !warmed.insert(plan.key().to_owned());
-            let outcome = catch_unwind(AssertUnwindSafe(|| pack.run(is_warm)));
-            match outcome {
-                Ok(Ok(())) => {}
-                Ok(Err(cause)) => {
-                    error!(%cause, "a pack is lost");
-                    pack.fail_all(&failure_of(&cause));
-                }
-                Err(panic) => {
-                    let text = panic_text(panic.as_ref());
-                    error!(%text, "a pack is lost to a defect of the program");
-                    pack.fail_all(&TrialFailure { kind: FailureKind::Bug, text, bytes: None });
-                }
+            if let Err(failure) = guarded(|| pack.run(is_warm)) {
+                error!(kind = ?failure.kind, cause = failure.text, "a pack is lost");
+                pack.fail_all(&failure);
             }
             break;
+        }
+    }
+}
+
+/// Does a pack's work; what goes wrong, a panic included, is a failure of its trials.
+fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, TrialFailure> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(cause)) => Err(failure_of(&cause)),
+        Err(panic) => {
+            let text = panic_text(panic.as_ref());
+            Err(TrialFailure { kind: FailureKind::Bug, text, bytes: None })
         }
     }
 }
@@ -60,16 +64,6 @@ fn lanes_that_fit(shared: &Shared, plan: &PreparedPlan) -> usize {
         n_lanes /= 2;
     }
     n_lanes
-}
-
-fn fail(shared: &Shared, trial: &Prepared, failure: &TrialFailure) {
-    let report = TrialReport {
-        trial_id: trial.request.trial_id,
-        end: TrialEnd::Failed(failure.clone()),
-        folds: Vec::new(),
-    };
-    // The receiver is gone only when the study is over.
-    let _ = shared.events.blocking_send(Event::Done(Box::new(report)));
 }
 
 fn failure_of(cause: &EngineError) -> TrialFailure {

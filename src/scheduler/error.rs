@@ -25,6 +25,9 @@ pub enum SchedulerError {
         /// What does not fit.
         source: serde_json::Error,
     },
+    /// Every executor ended before its time, which is a defect of this program.
+    #[error("all executors ended before the study did")]
+    ExecutorsLost,
     /// No thread could be started.
     #[error("cannot start an executor thread")]
     Thread {

@@ -15,6 +15,8 @@ mod open;
 mod record;
 mod run;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use error::SchedulerError;
 pub use open::{Opened, StudyChange, open};

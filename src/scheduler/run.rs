@@ -181,8 +181,7 @@ impl Scheduler {
             tokio::select! {
                 event = events.recv() => match event {
                     Some(event) => self.handle(event, report).await?,
-                    // Executors outlive the queue, so this is a stop that they saw first.
-                    None => return Ok(Ended::Stopped),
+                    None => return Err(SchedulerError::ExecutorsLost),
                 },
                 changed = stop.changed() => {
                     if changed.is_err() || *stop.borrow() {
@@ -321,9 +320,12 @@ impl Scheduler {
     }
 
     async fn start(&mut self, pack: StartedPack) -> Result<(), SchedulerError> {
+        // The wall limit may have come after the executor took them.
+        let may_begin = |trial_id: &&TrialId| self.configurations.number_of(**trial_id) < self.limit;
         let attempts: Vec<NewAttempt> = pack
             .trials
             .iter()
+            .filter(may_begin)
             .map(|trial_id| {
                 let number = self.configurations.number_of(*trial_id);
                 let trial = self.configurations.trial(*trial_id);
@@ -344,43 +346,24 @@ impl Scheduler {
             })
             .collect();
         let started = self.store.start_attempts(&attempts).await?;
-        for (trial_id, attempt_id) in pack.trials.iter().zip(&started) {
+        for (attempt, attempt_id) in attempts.iter().zip(started) {
             if let Some(attempt_id) = attempt_id {
-                self.attempts.insert(*trial_id, *attempt_id);
-                self.configurations.trial_mut(*trial_id).state = TrialState::Running;
+                self.attempts.insert(attempt.trial_id, attempt_id);
+                self.configurations.trial_mut(attempt.trial_id).state = TrialState::Running;
                 self.n_begun += 1;
             }
         }
+        let is_running = |trial_id: &TrialId| {
+            self.configurations.trial(*trial_id).state == TrialState::Running
+        };
         // The executor is gone only if it panicked; its trials are requeued at the end.
-        let _ = pack.accepted.send(started.iter().map(Option::is_some).collect());
+        let _ = pack.accepted.send(pack.trials.iter().map(is_running).collect());
         Ok(())
     }
 
     async fn done(&mut self, report: TrialReport) -> Result<(), SchedulerError> {
         let trial_id = report.trial_id;
-        let attempt_id = match self.attempts.get(&trial_id) {
-            Some(attempt_id) => *attempt_id,
-            // Its pack could not even be allocated: the attempt begins and ends here.
-            None => {
-                let (accepted, _answer) = tokio::sync::oneshot::channel();
-                let plan_key = String::new();
-                let trials = vec![trial_id];
-                let (n_lanes, arena_bytes, bytes_per_lane) = (1, 0, 0);
-                self.start(StartedPack {
-                    trials,
-                    plan_key,
-                    n_lanes,
-                    arena_bytes,
-                    bytes_per_lane,
-                    accepted,
-                })
-                .await?;
-                match self.attempts.get(&trial_id) {
-                    Some(attempt_id) => *attempt_id,
-                    None => return Ok(()),
-                }
-            }
-        };
+        let attempt_id = self.attempts[&trial_id];
         let outcome = record::outcome(attempt_id, report);
         let (state, value) = match &outcome.end {
             crate::store::TrialEnd::Complete { value, .. } => (TrialState::Complete, Some(*value)),

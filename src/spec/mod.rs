@@ -28,7 +28,7 @@ mod types;
 pub use diagnostic::{Diagnostic, Diagnostics, Span};
 pub use identity::{Change, changes, digest};
 pub use render::render;
-pub use study::expand_date;
+pub use study::{check_name, expand_date};
 pub use types::{
     Arm, BarLength, BudgetSpec, Calendar, CostSpec, DataSource, DataSpec, Devices, EvaluateIn,
     ExecutorsSpec, MarketSpec, PrecisionSpec, PrunerKind, SamplerKind, SchedulerSpec, SpaceParam,

@@ -11,6 +11,9 @@ const DATE: &str = "{date}";
 /// Longest name of a study, in characters.
 const NAME_CHARS_MAX: usize = 100;
 
+/// What names are made of.
+const NAME_CHARACTERS: &str = "letters, digits, `_`, `.` and `-`";
+
 /// `objective.min_trades` where the sweep says nothing.
 const MIN_TRADES: u64 = 10;
 
@@ -83,20 +86,36 @@ fn read_name(item: &Item<'_>, path: &Path, report: &mut Report) -> Option<String
 }
 
 fn has_name_characters(text: &str, item: &Item<'_>, report: &mut Report) -> bool {
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    let label = if text.is_empty() {
-        "empty".to_owned()
-    } else if text.chars().count() > NAME_CHARS_MAX {
-        format!("longer than {NAME_CHARS_MAX} characters")
-    } else if let Some(c) = text.chars().find(|c| !is_legal(*c)) {
-        format!("{c:?} is not allowed")
-    } else {
+    let Some(label) = name_fault(text) else {
         return true;
     };
     let title = format!("`{}` is not a valid name", item.name);
-    let help = "use letters, digits, `_`, `.` and `-`";
+    let help = format!("use {NAME_CHARACTERS}");
     report.error(&item.span(), title, label, help);
     false
+}
+
+fn name_fault(text: &str) -> Option<String> {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if text.is_empty() {
+        Some("empty".to_owned())
+    } else if text.chars().count() > NAME_CHARS_MAX {
+        Some(format!("longer than {NAME_CHARS_MAX} characters"))
+    } else {
+        let illegal = text.chars().find(|c| !is_legal(*c));
+        illegal.map(|c| format!("{c:?} is not allowed"))
+    }
+}
+
+/// Checks a study's name that does not come from a sweep file; it may end in `{date}`.
+///
+/// # Errors
+/// What is wrong with it, and what a name may hold.
+pub fn check_name(name: &str) -> Result<(), String> {
+    match name_fault(name.strip_suffix(DATE).unwrap_or(name)) {
+        Some(fault) => Err(format!("{fault}; use {NAME_CHARACTERS}, and {DATE} at the end")),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn read_objective(item: Option<Item<'_>>, report: &mut Report) -> Option<Objective> {

@@ -304,12 +304,17 @@ impl StudyLock {
         Ok(())
     }
 
-    /// Gives the lock back. Dropping it does the same a moment later.
+    /// Gives the lock back before it returns. Dropping it does the same a moment later, when the
+    /// server has seen the connection close.
     pub async fn release(mut self) {
-        if let Some(connection) = self.connection.take()
-            && let Err(error) = connection.close().await
-        {
-            debug!(study = self.name, %error, "the lock's connection did not close cleanly");
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        let key = lock_key(&self.name);
+        let unlock = sqlx::query_scalar!(r#"SELECT pg_advisory_unlock($1) AS "unlocked!""#, key);
+        let unlocked = unlock.fetch_one(&mut connection).await.map(drop);
+        if let Err(error) = unlocked.and(connection.close().await) {
+            debug!(study = self.name, %error, "the lock was not given back cleanly");
         }
     }
 }
