@@ -13,9 +13,9 @@ use crate::market::split::{Purge, SplitConfig, Window};
 use crate::market::synthetic::Planted;
 use crate::market::tables::{CAPITAL_DEFAULT, Flatten};
 use crate::market::{BarLength, Calendar};
-use crate::models::{RunInput, catalogue};
+use crate::models::{RunInput, catalogue, count};
 use crate::store::{self, Store};
-use crate::study::{ModelSchema, Params, Precision, Value};
+use crate::study::{ModelSchema, Params, Precision};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -97,9 +97,9 @@ fn train(model: &str, precision: Precision, n_lanes: usize) -> Result<TrainRow, 
     let plan = preparer.plan(&params, precision);
     let engine = |source| CliError::Engine { source };
     let mut session = backend.open(plan.plan.clone(), &plan.tables, n_lanes).map_err(engine)?;
-    let n_collected = warm(session.as_mut(), &plan, &market, &params, n_lanes)?;
+    let n_collects = warm(session.as_mut(), &plan, &market, &params, n_lanes)?;
     let learn = phase(&plan, "learn");
-    session.repeat(Section::Cycle, phase(&plan, "collect"), n_collected).map_err(engine)?;
+    session.repeat(Section::Cycle, phase(&plan, "collect"), n_collects).map_err(engine)?;
     session.repeat(Section::Cycle, learn, N_WARMUP).map_err(engine)?;
     let mut times_s = Vec::new();
     for _ in 0..N_RUNS {
@@ -163,7 +163,7 @@ fn market() -> Result<MarketData, CliError> {
     Ok(MarketData::new(&bars, &options)?)
 }
 
-/// Loads every lane with a run of its own; returns the steps until their replays are warm.
+/// Loads every lane with a run of its own; returns the collections until their replays are warm.
 fn warm(
     session: &mut dyn Session,
     plan: &PreparedPlan,
@@ -185,8 +185,9 @@ fn warm(
         session.load(LaneIdx(lane), &values).map_err(|source| CliError::Engine { source })?;
         session.set_live(LaneIdx(lane), true);
     }
-    let warmup = params.get("train.replay_warmup").and_then(Value::as_int);
-    Ok(warmup.and_then(|n| usize::try_from(n).ok()).unwrap_or(0))
+    let n_warmup = count(params, "train.replay_warmup");
+    let n_step_max = count(params, "model.n_step_max");
+    Ok(n_warmup.div_ceil(count(params, "train.environments")).max(n_step_max + 1))
 }
 
 /// Finds a phase of the cycle.

@@ -11,7 +11,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Fewer runs per plan key than lanes: the pack is thin.
 const SHOWN: &[&str] = &["precision", "configurations", "runs", "lanes", "lane_mib", "pack_mib", "plan_key"];
 
 /// One plan key.
@@ -50,9 +49,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
                 precision: Precision::as_str(*precision),
                 configurations: 0,
                 runs: 0,
-                lanes: options.n_lanes.get(),
+                lanes: options.lanes_that_fit(plan.lane_bytes),
                 lane_mib: mib(plan.lane_bytes),
-                pack_mib: mib(plan.lane_bytes * options.n_lanes.get()),
+                pack_mib: mib(plan.lane_bytes * options.lanes_that_fit(plan.lane_bytes)),
                 launches_per_epoch: plan.n_launches(Section::Begin)
                     + plan.n_cycles * plan.n_launches(Section::Cycle)
                     + plan.n_launches(Section::Evaluate),

@@ -49,8 +49,7 @@ pub(super) async fn run(
         spec.clone(),
         preparer,
         options,
-        &setup::host(),
-        setup::instruction_set(),
+        setup::machine(),
     )
     .await?;
     let (stop, signalled) = listen()?;

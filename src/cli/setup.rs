@@ -8,9 +8,11 @@ use crate::executor::{MarketData, MarketOptions, PoolOptions, Preparer};
 use crate::market::csv::{self, CsvOptions};
 use crate::market::split::{Purge, SplitConfig, Window};
 use crate::market::synthetic::{Planted, shuffled};
+use crate::market::bars::digest_hex;
 use crate::market::tables::Flatten;
 use crate::market::{BarLength, Bars, Calendar, MarketError};
 use crate::models::catalogue;
+use crate::scheduler::Machine;
 use crate::spec::{
     self, Calendar as SpecCalendar, DataSource, EvaluateIn, StudySpec, TrainWindow, expand_date,
 };
@@ -136,16 +138,33 @@ pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
     }
 }
 
-/// Memory that new allocations may use; without /proc, as if there were no bound.
+/// Memory that new allocations may use: what the system has, or what a container's limit leaves;
+/// as if there were no bound where neither says.
 pub(super) fn memory_available_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let text = read("/proc/meminfo");
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| kib * 1024)
+    let system = kib.map_or(u64::MAX, |kib| kib * 1024);
+    let bytes = |path: &str| read(path).trim().parse::<u64>().ok();
+    let limit = bytes("/sys/fs/cgroup/memory.max");
+    let used = bytes("/sys/fs/cgroup/memory.current").unwrap_or(0);
+    system.min(limit.map_or(u64::MAX, |limit| limit.saturating_sub(used)))
+}
+
+/// What attempts record of this machine.
+pub(super) fn machine() -> Machine {
+    Machine { host: host(), driver: instruction_set(), kernel_digest: program_digest() }
+}
+
+/// Digest of this program's own file: on the CPU the kernels are part of it.
+fn program_digest() -> String {
+    let file = std::env::current_exe().and_then(std::fs::read);
+    file.map_or_else(|_| "unknown".to_owned(), |bytes| digest_hex(&bytes))
 }
 
 /// Name of this machine, for the worker's row.
-pub(super) fn host() -> String {
+fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }

@@ -97,7 +97,7 @@ pub enum EngineError {
         device: String,
         /// Bytes asked for.
         asked_bytes: u64,
-        /// Bytes free.
+        /// Bytes free; 0 where the system does not say.
         free_bytes: u64,
     },
     /// A table or state was not given or does not fit its declaration.

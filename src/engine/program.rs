@@ -59,6 +59,8 @@ pub struct Phase {
     pub graph: Graph,
     /// Changes, in order.
     pub effects: Vec<Effect>,
+    /// Whether it acts or evaluates rather than learns.
+    pub acts: bool,
 }
 
 impl Phase {
@@ -188,9 +190,27 @@ impl Program {
             repeats,
             graph,
             effects,
+            acts: section == Section::Evaluate,
         };
         self.check(&phase);
         self.section_mut(section).push(phase);
+    }
+
+    /// Appends a phase that acts in the training environment.
+    ///
+    /// # Panics
+    /// As [`Program::phase`].
+    pub fn acting_phase(
+        &mut self,
+        section: Section,
+        name: &str,
+        repeats: usize,
+        build: impl FnOnce(&Self, &mut Builder<'_>) -> Vec<Effect>,
+    ) {
+        self.phase(section, name, repeats, build);
+        if let Some(phase) = self.section_mut(section).last_mut() {
+            phase.acts = true;
+        }
     }
 
     /// Returns the phases of a section.
@@ -214,17 +234,14 @@ impl Program {
 
     /// Returns the program of an arm: the same one with explicit casts.
     ///
-    /// - `evaluate`: type of the acting and evaluating forward, usually `train`.
+    /// - `train`: type of the learning phases.
+    /// - `act`: type of the acting and evaluating phases, usually the same.
     #[must_use]
-    pub fn with_precision(&self, train: DType, evaluate: DType) -> Self {
+    pub fn with_precision(&self, train: DType, act: DType) -> Self {
         let mut copy = self.clone();
         for section in SECTIONS {
-            let dtype = if section == Section::Evaluate {
-                evaluate
-            } else {
-                train
-            };
             for phase in copy.section_mut(section) {
+                let dtype = if phase.acts { act } else { train };
                 let roots = phase.roots();
                 let (graph, images) = casts::apply(&phase.graph, &roots, dtype, &self.blocks);
                 let image: HashMap<NodeId, NodeId> = roots.into_iter().zip(images).collect();

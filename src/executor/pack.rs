@@ -6,15 +6,15 @@
 
 use super::message::{EpochReport, Event, TrialEnd, TrialFailure};
 use super::pool::Shared;
-use super::prepare::Prepared;
-use super::thread::SharedPlan;
+use super::prepare::{Prepared, PreparedPlan};
 use super::tracker::{Snapshot, Tracker};
 use super::weights::{self, Origin};
 use crate::engine::backend::{Data, Elapsed, EngineError, LaneIdx, Session};
-use crate::market::metrics::evaluate;
+use crate::market::metrics::{Degenerate, evaluate};
 use crate::models::{RunInput, count, series};
 use crate::study::{FailureKind, TrialId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
 use tracing::{debug, debug_span};
 
 /// A run in its lane.
@@ -36,7 +36,7 @@ struct ActiveTrial {
 /// A session with its lanes.
 pub(super) struct Pack<'s> {
     shared: &'s Shared,
-    plan: SharedPlan,
+    plan: Arc<PreparedPlan>,
     session: Box<dyn Session>,
     lanes: Vec<Option<LaneRun>>,
     waiting_runs: VecDeque<(TrialId, usize)>,
@@ -47,9 +47,15 @@ impl<'s> Pack<'s> {
     /// Allocates the lanes.
     pub(super) fn open(
         shared: &'s Shared,
-        plan: &SharedPlan,
+        plan: &Arc<PreparedPlan>,
         n_lanes: usize,
     ) -> Result<Self, EngineError> {
+        let asked_bytes = (n_lanes * plan.plan.lane_bytes) as u64;
+        let share = shared.options.memory_share_bytes();
+        if asked_bytes > share {
+            let device = shared.preparer.backend().device();
+            return Err(EngineError::OutOfMemory { device, asked_bytes, free_bytes: share });
+        }
         let session = shared.preparer.backend().open(plan.plan.clone(), &plan.tables, n_lanes)?;
         Ok(Self {
             shared,
@@ -63,17 +69,19 @@ impl<'s> Pack<'s> {
 
     /// Runs epochs until no trial of this plan key is left.
     ///
-    /// - `is_warm`: whether this executor has run the plan before.
-    pub(super) fn run(&mut self, is_warm: bool) -> Result<(), EngineError> {
+    /// - `warmed`: plans of which this executor has run an epoch; the pack's own joins them.
+    pub(super) fn run(&mut self, warmed: &mut HashSet<String>) -> Result<(), EngineError> {
         let _span = debug_span!("pack", plan_key = self.plan.key()).entered();
-        let mut is_warmup = !is_warm;
         loop {
             self.refill()?;
             if self.shared.is_stopping() || self.lanes.iter().all(Option::is_none) {
                 return Ok(());
             }
-            self.epoch(is_warmup)?;
-            is_warmup = false;
+            let is_warmup = !warmed.contains(self.plan.key());
+            if !self.epoch(is_warmup)? {
+                return Ok(());
+            }
+            warmed.insert(self.plan.key().to_owned());
         }
     }
 
@@ -142,9 +150,14 @@ impl<'s> Pack<'s> {
     }
 
     /// Runs one epoch in the executor's turn, then does the host's work outside of it.
-    fn epoch(&mut self, is_warmup: bool) -> Result<(), EngineError> {
+    ///
+    /// Says whether it did: not if executors were told to stop while it waited for its turn.
+    fn epoch(&mut self, is_warmup: bool) -> Result<bool, EngineError> {
         let elapsed = {
             let turn = self.shared.turn();
+            if self.shared.is_stopping() {
+                return Ok(false);
+            }
             let train = self.session.train(self.plan.trainer.n_cycles())?;
             let evaluate = self.session.evaluate()?;
             drop(turn);
@@ -156,7 +169,8 @@ impl<'s> Pack<'s> {
         let mut diverged = Vec::new();
         for lane in &live {
             let report = self.read_lane(*lane, elapsed, live.len(), is_warmup)?;
-            if self.has_diverged(*lane)? {
+            let has_no_returns = report.figures.degenerate == Some(Degenerate::NotFinite);
+            if self.has_diverged(*lane)? || has_no_returns {
                 diverged.push((report.trial_id, report.fold, report.epoch));
             }
             reports.push(report);
@@ -165,13 +179,13 @@ impl<'s> Pack<'s> {
         let _ = self.shared.events.blocking_send(Event::Epoch(reports));
         for (trial_id, fold, epoch) in diverged {
             let text = format!(
-                "loss or gradient was not finite in epoch {epoch} of fold {fold}; a smaller \
+                "loss, gradient or returns were not finite in epoch {epoch} of fold {fold}; a smaller \
                  train.lr or train.max_grad_norm may help"
             );
             self.fail(trial_id, TrialFailure { kind: FailureKind::Diverged, text, bytes: None });
         }
         self.advance(&live);
-        Ok(())
+        Ok(true)
     }
 
     /// Reads what a lane left, hands its snapshot to the trial, and reports.

@@ -28,6 +28,23 @@ pub struct PoolOptions {
     pub n_epochs: u32,
 }
 
+impl PoolOptions {
+    /// Returns what of the memory one executor's pack may take.
+    pub fn memory_share_bytes(&self) -> u64 {
+        self.memory_bytes_max / self.n_executors.get() as u64
+    }
+
+    /// Returns the lanes of a pack: what was asked for, halved until it fits the executor's share
+    /// of the memory; 1 at the least.
+    pub fn lanes_that_fit(&self, lane_bytes: usize) -> usize {
+        let mut n_lanes = self.n_lanes.get();
+        while n_lanes > 1 && (n_lanes * lane_bytes) as u64 > self.memory_share_bytes() {
+            n_lanes /= 2;
+        }
+        n_lanes
+    }
+}
+
 /// What executors of a pool share.
 pub(super) struct Shared {
     pub(super) preparer: Arc<Preparer>,
@@ -68,16 +85,21 @@ impl Shared {
         }
     }
 
-    /// Takes up to `n_max` waiting trials of a plan key, oldest first.
+    /// Takes up to `n_max` waiting trials of a plan key and of the oldest waiting cohort.
+    ///
+    /// Never past a cohort: the next one is sampled when an earlier one has ended, and a wall
+    /// limit finds few configurations begun.
     pub(super) fn take(&self, key: &str, n_max: usize) -> Vec<Prepared> {
         let mut queue = self.queue();
         if queue.is_stopping {
             return Vec::new();
         }
+        let oldest = queue.waiting.iter().map(|trial| trial.request.cohort).min();
         let mut taken = Vec::new();
         let mut kept = VecDeque::with_capacity(queue.waiting.len());
         for trial in queue.waiting.drain(..) {
-            if taken.len() < n_max && trial.plan.key() == key {
+            let is_of_cohort = Some(trial.request.cohort) == oldest;
+            if taken.len() < n_max && is_of_cohort && trial.plan.key() == key {
                 taken.push(trial);
             } else {
                 kept.push_back(trial);

@@ -7,9 +7,10 @@ use super::MarketData;
 use crate::engine::backend::{Backend, Tables};
 use crate::engine::graph::DType;
 use crate::engine::plan::Plan;
-use crate::models::{Trainer, trainer};
+use crate::models::{Trainer, catalogue, trainer};
 use crate::study::{Params, Precision, TrialId};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 /// A trial to run.
@@ -17,6 +18,8 @@ use std::sync::{Arc, Mutex};
 pub struct TrialRequest {
     /// Which.
     pub trial_id: TrialId,
+    /// Cohort of its configuration.
+    pub cohort: u32,
     /// Every parameter of the configuration, defaults filled in.
     pub params: Params,
     /// Arm.
@@ -66,7 +69,8 @@ pub struct Preparer {
     kind: String,
     searched: BTreeSet<String>,
     evaluate_in_f32: bool,
-    plans: Mutex<HashMap<String, Arc<PreparedPlan>>>,
+    /// By everything of a configuration that shapes its program.
+    plans: Mutex<HashMap<(Precision, String), Arc<PreparedPlan>>>,
 }
 
 impl Preparer {
@@ -97,18 +101,36 @@ impl Preparer {
 
     /// Builds the program of a configuration's arm, or finds the one that is there.
     pub fn plan(&self, params: &Params, precision: Precision) -> Arc<PreparedPlan> {
+        let mut plans = self.plans.lock().expect("no thread panics holding it");
+        let key = (precision, self.structure(params));
+        plans.entry(key).or_insert_with(|| Arc::new(self.build(params, precision))).clone()
+    }
+
+    fn build(&self, params: &Params, precision: Precision) -> PreparedPlan {
         let trainer = trainer(&self.kind, params, &self.searched, self.market.shape);
         let dtype = dtype_of(precision);
-        let evaluate = if self.evaluate_in_f32 { DType::F32 } else { dtype };
-        let program = trainer.program().with_precision(dtype, evaluate);
-        let mut plans = self.plans.lock().expect("no thread panics holding it");
-        let entry = plans.entry(program.digest()).or_insert_with(|| {
-            let plan = Arc::new(self.backend.lower(&program));
-            let tables = self.market.tables(&program);
-            let is_emulated = self.backend.is_emulated(dtype);
-            Arc::new(PreparedPlan { trainer, plan, tables, is_emulated })
-        });
-        entry.clone()
+        let act = if self.evaluate_in_f32 { DType::F32 } else { dtype };
+        let program = trainer.program().with_precision(dtype, act);
+        let plan = Arc::new(self.backend.lower(&program));
+        let tables = self.market.tables(&program);
+        PreparedPlan { trainer, plan, tables, is_emulated: self.backend.is_emulated(dtype) }
+    }
+
+    /// Writes down what of a configuration shapes its program: structural values, and which parts
+    /// are switched off. All else is a lane value, or the same in the whole study.
+    fn structure(&self, params: &Params) -> String {
+        let mut text = String::new();
+        let schemas = catalogue();
+        let of_kind = schemas.iter().filter(|schema| schema.kind == self.kind);
+        for param in of_kind.flat_map(|schema| &schema.params) {
+            let value = params.get(param.name);
+            if param.structural {
+                let _ = write!(text, "{}={value:?};", param.name);
+            } else if param.off.is_some() {
+                let _ = write!(text, "{}:{};", param.name, value == param.off.as_ref());
+            }
+        }
+        text
     }
 
     /// Prepares a trial.

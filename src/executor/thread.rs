@@ -13,33 +13,36 @@ use tracing::{debug, error};
 
 /// Runs packs until no trial will come.
 pub(super) fn run(shared: &Shared) {
+    // Plans of which this executor has run an epoch.
     let mut warmed: HashSet<String> = HashSet::new();
     while let Some(plan) = shared.next_plan() {
-        let mut n_lanes = lanes_that_fit(shared, &plan);
-        // The queue's first trial waits until it is taken, so this ends.
-        loop {
-            let mut pack = match guarded(|| Pack::open(shared, &plan, n_lanes)) {
-                Ok(pack) => pack,
-                Err(failure) if failure.kind == FailureKind::OutOfMemory && n_lanes > 1 => {
-                    debug!(cause = failure.text, n_lanes, "the pack does not fit, halving it");
-                    n_lanes /= 2;
-                    continue;
-                }
-                Err(failure) => {
-                    let taken = shared.take(plan.key(), 1);
-                    for trial in shared.begin(&plan, n_lanes, taken) {
-                        shared.end(trial.request.trial_id, TrialEnd::Failed(failure.clone()), vec![]);
-                    }
-                    break;
-                }
-            };
-            let is_warm = !warmed.insert(plan.key().to_owned());
-            if let Err(failure) = guarded(|| pack.run(is_warm)) {
-                error!(kind = ?failure.kind, cause = failure.text, "a pack is lost");
-                pack.fail_all(&failure);
-            }
-            break;
+        let Some(mut pack) = open(shared, &plan) else { continue };
+        if let Err(failure) = guarded(|| pack.run(&mut warmed)) {
+            error!(kind = ?failure.kind, cause = failure.text, "a pack is lost");
+            pack.fail_all(&failure);
         }
+    }
+}
+
+/// Opens a pack, halved until it fits. Where not even one lane can be had, the trial that waits
+/// for it fails.
+fn open<'s>(shared: &'s Shared, plan: &Arc<PreparedPlan>) -> Option<Pack<'s>> {
+    let mut n_lanes = shared.options.lanes_that_fit(plan.plan.lane_bytes);
+    loop {
+        let failure = match guarded(|| Pack::open(shared, plan, n_lanes)) {
+            Ok(pack) => return Some(pack),
+            Err(failure) => failure,
+        };
+        if failure.kind == FailureKind::OutOfMemory && n_lanes > 1 {
+            debug!(cause = failure.text, n_lanes, "the pack does not fit, halving it");
+            n_lanes /= 2;
+            continue;
+        }
+        let taken = shared.take(plan.key(), 1);
+        for trial in shared.begin(plan, n_lanes, taken) {
+            shared.end(trial.request.trial_id, TrialEnd::Failed(failure.clone()), vec![]);
+        }
+        return None;
     }
 }
 
@@ -53,17 +56,6 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, TrialF
             Err(TrialFailure { kind: FailureKind::Bug, text, bytes: None })
         }
     }
-}
-
-/// Lanes of a pack: what was asked for, halved until every executor's pack fits the budget.
-fn lanes_that_fit(shared: &Shared, plan: &PreparedPlan) -> usize {
-    let options = &shared.options;
-    let share = options.memory_bytes_max / options.n_executors.get() as u64;
-    let mut n_lanes = options.n_lanes.get();
-    while n_lanes > 1 && (n_lanes * plan.plan.lane_bytes) as u64 > share {
-        n_lanes /= 2;
-    }
-    n_lanes
 }
 
 fn failure_of(cause: &EngineError) -> TrialFailure {
@@ -84,6 +76,3 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without a message").to_owned()
 }
-
-/// Keeps a plan alive as long as a pack runs it.
-pub(super) type SharedPlan = Arc<PreparedPlan>;

@@ -5,7 +5,7 @@
 //! - Weights of an epoch are kept until every fold has reported it, then only if it is the best.
 
 use super::message::{FoldResult, TrialEnd};
-use crate::market::metrics::{Degenerate, Figures};
+use crate::market::metrics::Figures;
 use crate::study::{DegenerateReason, FoldScore, Objective};
 use std::collections::BTreeMap;
 
@@ -112,11 +112,6 @@ impl Tracker {
 }
 
 fn value_of(objective: &Objective, folds: &[Snapshot]) -> Result<f64, DegenerateReason> {
-    let is_infinite =
-        folds.iter().any(|fold| fold.figures.degenerate == Some(Degenerate::NotFinite));
-    if is_infinite {
-        return Err(DegenerateReason::NotFinite);
-    }
     let scores: Vec<FoldScore> = folds
         .iter()
         .map(|fold| FoldScore {

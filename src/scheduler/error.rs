@@ -2,6 +2,7 @@
 
 use super::open::StudyChange;
 use crate::store::StoreError;
+use crate::study::TrialId;
 
 /// Why a study did not run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,12 @@ pub enum SchedulerError {
     /// Every executor ended before its time, which is a defect of this program.
     #[error("all executors ended before the study did")]
     ExecutorsLost,
+    /// The store refused what only another owner of the study can cause.
+    #[error("trial {trial_id} was taken by another process, although this one held the study")]
+    Fenced {
+        /// Which trial.
+        trial_id: TrialId,
+    },
     /// No thread could be started.
     #[error("cannot start an executor thread")]
     Thread {

@@ -20,4 +20,4 @@ mod tests;
 
 pub use error::SchedulerError;
 pub use open::{Opened, StudyChange, open};
-pub use run::{Ended, Progress, Scheduler, Summary};
+pub use run::{Ended, Machine, Progress, Scheduler, Summary};

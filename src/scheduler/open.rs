@@ -3,7 +3,7 @@
 use super::SchedulerError;
 use crate::spec::{StudySpec, changes, digest};
 use crate::store::{NewStudy, OpenedStudy, Store, StudyRow};
-use crate::study::{Precision, StudyState, TrialId};
+use crate::study::{Precision, TrialId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -99,9 +99,6 @@ pub async fn open(
     if json != row.spec {
         let n = spec.budget.configurations;
         store.update_spec(row.study_id, &json, &spec_digest, n).await?;
-    }
-    if row.state == StudyState::Stopped || !reopened.is_empty() {
-        store.set_study_state(row.study_id, StudyState::Running, None).await?;
     }
     let row = store.study(&spec.name).await?;
     Ok(Opened { row, is_new: false, requeued, reopened })

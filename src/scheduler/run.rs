@@ -9,9 +9,11 @@ use crate::executor::{
 };
 use crate::sampler::propose;
 use crate::spec::StudySpec;
-use crate::store::{NewAttempt, NewConfiguration, Store, StudyLock, WorkerId};
+use crate::store::{
+    NewAttempt, NewConfiguration, Store, StudyLock, TrialEnd, WorkerId,
+};
 use crate::study::{
-    AttemptId, ConfigurationNumber, Direction, Precision, StudyState, TrialId, TrialState,
+    AttemptId, ConfigurationNumber, Precision, StudyState, TrialId, TrialState,
     cohort_of, run_seed, watermark,
 };
 use std::collections::HashMap;
@@ -27,6 +29,20 @@ const EVENTS_MAX: usize = 64;
 const LOCK_CHECK: Duration = Duration::from_secs(20);
 /// A wall limit that never comes.
 const FAR_AWAY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Version of this program, as attempts and workers record it.
+const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where a study runs, as its attempts record it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Name.
+    pub host: String,
+    /// Driver of the device; of a CPU its instruction set.
+    pub driver: String,
+    /// Digest of the code that computes.
+    pub kernel_digest: String,
+}
 
 /// Why the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +93,7 @@ pub struct Scheduler {
     opened: Opened,
     preparer: Arc<Preparer>,
     options: PoolOptions,
-    driver: String,
-    program_version: &'static str,
+    machine: Machine,
     configurations: Configurations,
     attempts: HashMap<TrialId, AttemptId>,
     n_begun: u64,
@@ -89,11 +104,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// Loads what is stored of an opened study.
     ///
-    /// - `host`: name of this machine; `driver`: of the device.
-    ///
     /// # Errors
     /// [`SchedulerError::Store`] if the store fails.
-    #[expect(clippy::too_many_arguments, reason = "one call, from the command")]
     pub async fn new(
         store: Store,
         lock: StudyLock,
@@ -101,11 +113,9 @@ impl Scheduler {
         spec: StudySpec,
         preparer: Arc<Preparer>,
         options: PoolOptions,
-        host: &str,
-        driver: String,
+        machine: Machine,
     ) -> Result<Self, SchedulerError> {
-        let program_version = env!("CARGO_PKG_VERSION");
-        let worker_id = store.register_worker(host, program_version).await?;
+        let worker_id = store.register_worker(&machine.host, PROGRAM_VERSION).await?;
         let history = store.load_study_history(opened.row.study_id).await?;
         Ok(Self {
             arms: opened.row.arms.clone(),
@@ -118,8 +128,7 @@ impl Scheduler {
             opened,
             preparer,
             options,
-            driver,
-            program_version,
+            machine,
             attempts: HashMap::new(),
             n_begun: 0,
         })
@@ -140,16 +149,25 @@ impl Scheduler {
         if self.configurations.have_ended_below(self.limit) {
             return self.finish(Ended::Complete).await;
         }
+        if self.opened.row.state != StudyState::Running {
+            let study_id = self.opened.row.study_id;
+            self.store.set_study_state(study_id, StudyState::Running, None).await?;
+            self.opened.row.state = StudyState::Running;
+        }
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
         let pool = Pool::start(self.preparer.clone(), self.options, sender)
             .map_err(|source| SchedulerError::Thread { source })?;
         let ended = self.drive(&pool, &mut events, &mut stop, &mut report).await;
         pool.stop();
         let joined = tokio::task::spawn_blocking(move || pool.join());
-        // What still arrives is of epochs that end now; it is recorded like any other.
+        // What still arrives is of epochs that end now; it is recorded like any other, until
+        // something fails. Executors are waited for in any case.
+        let mut ended = ended;
         while let Some(event) = events.recv().await {
-            if ended.is_ok() {
-                self.handle(event, &mut report).await?;
+            if ended.is_ok()
+                && let Err(error) = self.handle(event, &mut report).await
+            {
+                ended = Err(error);
             }
         }
         // A join error would be a panic of the waiting itself.
@@ -176,7 +194,8 @@ impl Scheduler {
         loop {
             self.sample(pool).await?;
             if self.configurations.have_ended_below(self.limit) {
-                return Ok(if is_over_wall { Ended::WallLimit } else { Ended::Complete });
+                let is_cut = self.limit < self.spec.budget.configurations;
+                return Ok(if is_cut { Ended::WallLimit } else { Ended::Complete });
             }
             tokio::select! {
                 event = events.recv() => match event {
@@ -287,6 +306,7 @@ impl Scheduler {
         let seeds = self.seeds(number, trial.replicate);
         self.preparer.prepare(TrialRequest {
             trial_id: trial.trial_id,
+            cohort: cohort_of(ConfigurationNumber(number), self.spec.scheduler.cohort),
             params: self.spec.complete(&configuration.params),
             precision: trial.precision,
             seeds,
@@ -333,11 +353,11 @@ impl Scheduler {
                     trial_id: *trial_id,
                     worker_id: self.worker_id,
                     device: self.preparer.backend().device(),
-                    driver: self.driver.clone(),
+                    driver: self.machine.driver.clone(),
                     n_lanes: pack.n_lanes,
-                    kernel_digest: format!("cpu-{}", self.program_version),
+                    kernel_digest: self.machine.kernel_digest.clone(),
                     data_digest: self.preparer.market().digest.clone(),
-                    program_version: self.program_version.to_owned(),
+                    program_version: PROGRAM_VERSION.to_owned(),
                     arena_bytes: pack.arena_bytes,
                     bytes_per_lane: pack.bytes_per_lane,
                     plan_key: pack.plan_key.clone(),
@@ -358,7 +378,10 @@ impl Scheduler {
         };
         // The executor is gone only if it panicked; its trials are requeued at the end.
         let _ = pack.accepted.send(pack.trials.iter().map(is_running).collect());
-        Ok(())
+        let refused = attempts.iter().find(|attempt| !is_running(&attempt.trial_id));
+        refused.map_or(Ok(()), |attempt| {
+            Err(SchedulerError::Fenced { trial_id: attempt.trial_id })
+        })
     }
 
     async fn done(&mut self, report: TrialReport) -> Result<(), SchedulerError> {
@@ -366,18 +389,19 @@ impl Scheduler {
         let attempt_id = self.attempts[&trial_id];
         let outcome = record::outcome(attempt_id, report);
         let (state, value) = match &outcome.end {
-            crate::store::TrialEnd::Complete { value, .. } => (TrialState::Complete, Some(*value)),
-            crate::store::TrialEnd::Degenerate { .. } => (TrialState::Complete, None),
-            crate::store::TrialEnd::Pruned { .. } => (TrialState::Pruned, None),
-            crate::store::TrialEnd::Failed(failure) => {
+            TrialEnd::Complete { value, .. } => (TrialState::Complete, Some(*value)),
+            TrialEnd::Degenerate { .. } => (TrialState::Complete, None),
+            TrialEnd::Pruned { .. } => (TrialState::Pruned, None),
+            TrialEnd::Failed(failure) => {
                 warn!(%trial_id, kind = ?failure.kind, cause = failure.text, "a trial failed");
                 (TrialState::Failed, None)
             }
         };
-        if self.store.finish_trial(&outcome).await? {
-            let trial = self.configurations.trial_mut(trial_id);
-            (trial.state, trial.value) = (state, value);
+        if !self.store.finish_trial(&outcome).await? {
+            return Err(SchedulerError::Fenced { trial_id });
         }
+        let trial = self.configurations.trial_mut(trial_id);
+        (trial.state, trial.value) = (state, value);
         Ok(())
     }
 
@@ -393,11 +417,7 @@ impl Scheduler {
         let trials = || self.configurations.trials_below(budget);
         let count = |keep: &dyn Fn(&Trial) -> bool| trials().filter(|trial| keep(trial)).count();
         let best = trials().filter_map(|trial| trial.value).reduce(|a, b| {
-            let is_better = match self.spec.objective.direction {
-                Direction::Maximize => b > a,
-                Direction::Minimize => b < a,
-            };
-            if is_better { b } else { a }
+            if self.spec.objective.direction.is_better(b, a) { b } else { a }
         });
         Progress {
             n_done: count(&|trial| trial.state.is_final()) as u64,
@@ -415,7 +435,7 @@ impl Scheduler {
             Ended::WallLimit => (StudyState::Stopped, Some("the wall limit came")),
             Ended::Stopped => (StudyState::Stopped, Some("interrupted")),
         };
-        if self.opened.row.state != state || state != StudyState::Complete {
+        if self.opened.row.state != state {
             self.store.set_study_state(study_id, state, reason).await?;
         }
         self.lock.release().await;

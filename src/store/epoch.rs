@@ -43,9 +43,9 @@ pub struct EpochRow {
     pub loss_terms: BTreeMap<String, f64>,
     /// Mean global gradient norm before clipping.
     pub gradient_norm: Option<f64>,
-    /// Mean Q of the acted actions.
+    /// Mean greedy Q of the sampled next states.
     pub q_mean: Option<f64>,
-    /// Largest Q.
+    /// Largest greedy Q of the sampled next states.
     pub q_max: Option<f64>,
     /// Mean absolute temporal-difference error.
     pub td_error: Option<f64>,

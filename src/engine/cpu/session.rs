@@ -74,7 +74,7 @@ impl<R: Real> Backend for Cpu<R> {
             let arena = Arena::new(plan.lane_bytes).ok_or_else(|| EngineError::OutOfMemory {
                 device: self.device(),
                 asked_bytes: (n_lanes * plan.lane_bytes) as u64,
-                free_bytes: (lanes.len() * plan.lane_bytes) as u64,
+                free_bytes: 0,
             })?;
             lanes.push(Lane {
                 arena,
@@ -167,8 +167,12 @@ impl<R: Real> CpuSession<R> {
             drain();
         } else {
             std::thread::scope(|scope| {
-                for _ in 0..n_threads {
-                    scope.spawn(drain);
+                let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(drain)).collect();
+                for thread in threads {
+                    if let Err(panic) = thread.join() {
+                        // The payload says what went wrong; the scope's own panic would not.
+                        std::panic::resume_unwind(panic);
+                    }
                 }
             });
         }

@@ -141,7 +141,7 @@ impl Dqn {
         };
         model.init_phases(&mut program);
         model.begin_phase(&mut program);
-        program.phase(Section::Cycle, "collect", 1, |program, b| model.collect(program, b));
+        program.acting_phase(Section::Cycle, "collect", 1, |program, b| model.collect(program, b));
         program.phase(Section::Cycle, "learn", settings.updates_per_env_step, |program, b| {
             model.learn(program, b)
         });
