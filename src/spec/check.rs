@@ -65,7 +65,9 @@ pub(super) fn multiple_of(fixed: &Fixed<'_>, space: &Space<'_>, report: &mut Rep
         });
         let (wholes, parts) = (counts(whole, fixed, space), counts(part, fixed, space));
         let broken = parts.into_iter().flat_map(Counts::all).find_map(|part| {
-            let value = wholes.iter().find_map(|counts| counts.first_between(part))?;
+            let value = wholes
+                .iter()
+                .find_map(|counts| counts.first_between(part))?;
             Some((value, part))
         });
         let Some((value, divisor)) = broken else {
@@ -117,12 +119,22 @@ impl Counts {
 fn counts(param: &ParamSchema, fixed: &Fixed<'_>, space: &Space<'_>) -> Vec<Counts> {
     let one = |value: &Value| {
         let value = value.as_int()?;
-        Some(Counts { low: value, high: value, step: 1 })
+        Some(Counts {
+            low: value,
+            high: value,
+            step: 1,
+        })
     };
     match space.get(param.name).map(|own| &own.domain) {
         None => one(&fixed.value(param)).into_iter().collect(),
-        Some(Domain::Int { low, high, step, .. }) => {
-            vec![Counts { low: *low, high: *high, step: step.unwrap_or(1) }]
+        Some(Domain::Int {
+            low, high, step, ..
+        }) => {
+            vec![Counts {
+                low: *low,
+                high: *high,
+                step: step.unwrap_or(1),
+            }]
         }
         Some(Domain::Choice(values)) => values.iter().filter_map(one).collect(),
         Some(Domain::Float { .. }) => Vec::new(),

@@ -4,3 +4,4 @@
 mod cli;
 mod sweeps;
 mod tidy;
+mod training;

@@ -59,10 +59,19 @@ fn market(planted: Planted) -> MarketData {
 /// A configuration: the catalogue's defaults, `preset`, a small loop, then `changes`.
 fn params(preset: &str, changes: &[(&str, f64)]) -> Params {
     let schema = &catalogue()[0];
-    let defaults = schema.params.iter().map(|param| (param.name, param.default.clone()));
-    let mut params: Params = defaults.map(|(name, value)| (name.to_owned(), value)).collect();
+    let defaults = schema
+        .params
+        .iter()
+        .map(|param| (param.name, param.default.clone()));
+    let mut params: Params = defaults
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
     let preset = schema.preset(preset).unwrap_or(SMALL_NETWORK);
-    params.extend(preset.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    params.extend(
+        preset
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone())),
+    );
     for (name, value) in SMALL_LOOP.iter().chain(changes) {
         let value = match &params[*name] {
             Value::Int(_) => Value::Int(*value as i64),
@@ -91,7 +100,7 @@ const SMALL_LOOP: &[(&str, f64)] = &[
     ("train.steps_per_epoch", 8.0),
     ("train.replay_capacity", 256.0),
     ("train.replay_capacity_max", 256.0),
-    ("train.replay_warmup", 16.0),
+    ("train.replay_warmup", 20.0),
 ];
 
 /// A model with its market.
@@ -105,7 +114,11 @@ impl Setup {
     fn new(market: MarketData, params: Params, searched: &[&str]) -> Self {
         let searched: BTreeSet<String> = searched.iter().map(|name| (*name).to_owned()).collect();
         let model = Dqn::new(&Settings::new(&params, &searched), market.shape);
-        Self { market, model, params }
+        Self {
+            market,
+            model,
+            params,
+        }
     }
 
     /// The small model on 400 bars.
@@ -130,7 +143,9 @@ impl Setup {
     /// Opens dead, empty lanes of a program.
     fn open(&self, backend: &dyn Backend, program: &Program, n_lanes: usize) -> Box<dyn Session> {
         let plan = Arc::new(backend.lower(program));
-        backend.open(plan, &self.market.tables(program), n_lanes).unwrap()
+        backend
+            .open(plan, &self.market.tables(program), n_lanes)
+            .unwrap()
     }
 
     /// Opens one live lane of the model's program with the setup's own configuration.
@@ -146,9 +161,23 @@ impl Setup {
         session.set_live(LaneIdx(lane), true);
     }
 
-    /// The run's train range, and the features `[n_bars, S]` of fold 0.
+    /// A program with the model's states and tables and no phase.
+    fn states_only(&self) -> Program {
+        let model = self.model.program();
+        let mut program = Program::new(1);
+        program.states.clone_from(&model.states);
+        program.tables.clone_from(&model.tables);
+        program.blocks.clone_from(&model.blocks);
+        program
+    }
+
+    /// The scaled features of every fold and bar.
     fn features(&self, program: &Program) -> Arc<Data> {
-        self.market.tables(program).get(self.model.features).unwrap().clone()
+        self.market
+            .tables(program)
+            .get(self.model.features)
+            .unwrap()
+            .clone()
     }
 }
 
@@ -160,14 +189,28 @@ fn read(session: &dyn Session, lane: usize, state: StateId) -> Vec<f64> {
 fn bits(session: &dyn Session, lane: usize) -> Vec<Vec<u64>> {
     let states = 0..u32::try_from(session.plan().states.len()).unwrap();
     let elements = |state| read(session, lane, StateId(state));
-    states.map(|state| elements(state).iter().map(|value| value.to_bits()).collect()).collect()
+    states
+        .map(|state| {
+            elements(state)
+                .iter()
+                .map(|value| value.to_bits())
+                .collect()
+        })
+        .collect()
+}
+
+/// Takes over every state of the lane of a training session.
+fn copy(from: &dyn Session, to: &mut dyn Session) {
+    for state in (0..u32::try_from(from.plan().states.len()).unwrap()).map(StateId) {
+        to.write(LaneIdx(0), state, &from.read(LaneIdx(0), state).unwrap())
+            .unwrap();
+    }
 }
 
 /// Computes values from the states of a training lane, at any moment.
 struct Probe {
     session: Box<dyn Session>,
     outputs: Vec<StateId>,
-    n_states: usize,
 }
 
 impl Probe {
@@ -177,29 +220,24 @@ impl Probe {
         dtype: DType,
         build: impl Fn(&Program, &mut Builder<'_>) -> Vec<NodeId>,
     ) -> Self {
-        let model = setup.model.program();
-        let mut program = Program::new(1);
-        program.states.clone_from(&model.states);
-        program.tables.clone_from(&model.tables);
-        program.blocks.clone_from(&model.blocks);
+        let mut program = setup.states_only();
         let outputs = append(&mut program, Section::Evaluate, build);
         let program = program.with_precision(dtype, dtype);
         let mut session = setup.open(backend, &program, 1);
         setup.load(&mut *session, 0, &setup.run(&setup.params, 0));
-        Self { session, outputs, n_states: model.states.len() }
+        Self { session, outputs }
     }
 
-    /// Takes a lane's states over.
     fn copy(&mut self, from: &dyn Session) {
-        for state in (0..u32::try_from(self.n_states).unwrap()).map(StateId) {
-            let data = from.read(LaneIdx(0), state).unwrap();
-            self.session.write(LaneIdx(0), state, &data).unwrap();
-        }
+        copy(from, &mut *self.session);
     }
 
     fn compute(&mut self) -> Vec<Vec<f64>> {
         self.session.evaluate().unwrap();
-        self.outputs.iter().map(|output| read(&*self.session, 0, *output)).collect()
+        self.outputs
+            .iter()
+            .map(|output| read(&*self.session, 0, *output))
+            .collect()
     }
 }
 
@@ -216,7 +254,12 @@ fn append(
         .enumerate()
         .map(|(i, node)| {
             let node = graph.node(*node);
-            program.state(&format!("output.{i}"), node.shape.clone(), node.dtype, Init::Zero)
+            program.state(
+                &format!("output.{i}"),
+                node.shape.clone(),
+                node.dtype,
+                Init::Zero,
+            )
         })
         .collect();
     program.phase(section, "compute", 1, |program, b| {
@@ -238,7 +281,11 @@ fn compute(
 ) -> Vec<Vec<f64>> {
     let mut program = Program::new(1);
     let declare = |(i, (shape, data)): (usize, &(Shape, Data))| {
-        let dtype = if matches!(data, Data::I32(_)) { DType::I32 } else { DType::F32 };
+        let dtype = if matches!(data, Data::I32(_)) {
+            DType::I32
+        } else {
+            DType::F32
+        };
         program.state(&format!("input.{i}"), shape.clone(), dtype, Init::Host)
     };
     let ids: Vec<StateId> = inputs.iter().enumerate().map(declare).collect();
@@ -248,9 +295,15 @@ fn compute(
     });
     let plan = Arc::new(backend.lower(&program));
     let mut session = backend.open(plan, &Tables::default(), 1).unwrap();
-    let values = ids.iter().zip(inputs).map(|(id, (_, data))| (*id, data.clone()));
+    let values = ids
+        .iter()
+        .zip(inputs)
+        .map(|(id, (_, data))| (*id, data.clone()));
     session.load(LaneIdx(0), &values.collect()).unwrap();
-    outputs.iter().map(|output| read(&*session, 0, *output)).collect()
+    outputs
+        .iter()
+        .map(|output| read(&*session, 0, *output))
+        .collect()
 }
 
 /// Reproducible numbers in ±`scale`.
@@ -269,5 +322,8 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 
 fn assert_within(values: &[f64], range: &Range<usize>, what: &str) {
     let (low, high) = (range.start as f64, range.end as f64);
-    assert!(values.iter().all(|value| low <= *value && *value < high), "{what}: {values:?}");
+    assert!(
+        values.iter().all(|value| low <= *value && *value < high),
+        "{what}: {values:?}"
+    );
 }

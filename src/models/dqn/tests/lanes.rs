@@ -51,8 +51,9 @@ fn packs_equal_runs_alone(changes: &[(&str, f64)], n_cycles: usize, sizes: &[usi
     let run = |i: usize| setup.run(&configurations[i], 100 + i as u64);
     for dtype in [DType::F32, DType::Tf32, DType::Bf16] {
         let program = setup.model.program().with_precision(dtype, dtype);
-        let alone: Vec<_> =
-            (0..N_RUNS).map(|i| alone(&setup, &program, &run(i), n_cycles)).collect();
+        let alone: Vec<_> = (0..N_RUNS)
+            .map(|i| alone(&setup, &program, &run(i), n_cycles))
+            .collect();
         assert!((1..N_RUNS).all(|i| alone[i] != alone[0]), "the runs differ");
         for &n in sizes {
             let of_lane = |lane: usize| (lane + n) % N_RUNS;
@@ -60,32 +61,50 @@ fn packs_equal_runs_alone(changes: &[(&str, f64)], n_cycles: usize, sizes: &[usi
             for lane in 0..n {
                 setup.load(&mut *session, lane, &run(of_lane(lane)));
             }
-            let (poisoned, dead) =
-                if n >= 4 { (Some(n - 2), Some(n - 1)) } else { (None, None) };
+            let (poisoned, dead) = if n >= 4 {
+                (Some(n - 2), Some(n - 1))
+            } else {
+                (None, None)
+            };
             if let Some(lane) = poisoned {
                 let theta = Data::F32(vec![f32::NAN; setup.model.layout().len()]);
-                session.write(LaneIdx(lane), setup.model.states.theta, &theta).unwrap();
+                session
+                    .write(LaneIdx(lane), setup.model.states.theta, &theta)
+                    .unwrap();
             }
             let untouched = dead.map(|lane| {
                 session.set_live(LaneIdx(lane), false);
                 bits(&*session, lane)
             });
             // Lane 0 holds another run first.
-            setup.load(&mut *session, 0, &run(of_lane(0) + 1 - 2 * (of_lane(0) / 8)));
+            setup.load(
+                &mut *session,
+                0,
+                &run(of_lane(0) + 1 - 2 * (of_lane(0) / 8)),
+            );
             epochs(&mut *session, 1, n_cycles);
             setup.load(&mut *session, 0, &run(of_lane(0)));
             epochs(&mut *session, 1, n_cycles);
             for lane in (1..n).filter(|lane| ![poisoned, dead].contains(&Some(*lane))) {
-                assert!(bits(&*session, lane) == alone[of_lane(lane)], "{dtype:?} {lane} of {n}");
+                assert!(
+                    bits(&*session, lane) == alone[of_lane(lane)],
+                    "{dtype:?} {lane} of {n}"
+                );
                 session.set_live(LaneIdx(lane), false);
             }
             epochs(&mut *session, 1, n_cycles);
-            assert!(bits(&*session, 0) == alone[of_lane(0)], "{dtype:?} refilled of {n}");
+            assert!(
+                bits(&*session, 0) == alone[of_lane(0)],
+                "{dtype:?} refilled of {n}"
+            );
             if let Some(lane) = poisoned {
                 assert_eq!(read(&*session, lane, setup.model.states.diverged), [1.0]);
             }
             if let Some(lane) = dead {
-                assert!(Some(bits(&*session, lane)) == untouched, "{dtype:?} dead of {n}");
+                assert!(
+                    Some(bits(&*session, lane)) == untouched,
+                    "{dtype:?} dead of {n}"
+                );
             }
         }
     }
@@ -110,6 +129,9 @@ fn packs_of_every_size_equal_runs_alone() {
 #[test]
 #[cfg(feature = "slow")]
 fn packs_equal_runs_alone_on_the_reference_workload() {
-    let full = [("train.batch_size", 256.0), ("train.replay_capacity_max", 100_000.0)];
+    let full = [
+        ("train.batch_size", 256.0),
+        ("train.replay_capacity_max", 100_000.0),
+    ];
     packs_equal_runs_alone(&full, 6, &[9]);
 }

@@ -10,7 +10,10 @@ use crate::engine::op::Loss;
 const N_ROWS: usize = 3;
 
 fn network(changes: &[(&str, f64)], state_width: usize) -> Network {
-    Network::new(&Settings::new(&params("", changes), &BTreeSet::new()), state_width)
+    Network::new(
+        &Settings::new(&params("", changes), &BTreeSet::new()),
+        state_width,
+    )
 }
 
 /// Shapes and values of a value head and three branches, padding included.
@@ -28,7 +31,10 @@ fn head_inputs(network: &Network) -> Vec<(Shape, Data)> {
 }
 
 fn heads(nodes: &[NodeId]) -> Heads {
-    Heads { value: nodes[0], advantage: nodes[1..4].to_vec() }
+    Heads {
+        value: nodes[0],
+        advantage: nodes[1..4].to_vec(),
+    }
 }
 
 fn floats(data: &Data) -> Vec<f32> {
@@ -45,7 +51,9 @@ fn each_branch_is_an_ordinary_dueling_head() {
     let width = network.atom_width;
     for (d, n) in ACTION_SIZES.into_iter().enumerate() {
         let logits = |inputs: &[(Shape, Data)]| {
-            compute(&oracle(), inputs, |b, nodes| vec![network.logits(b, &heads(nodes), d)])
+            compute(&oracle(), inputs, |b, nodes| {
+                vec![network.logits(b, &heads(nodes), d)]
+            })
         };
         let got = logits(&inputs);
         let (value, advantage) = (inputs[0].1.to_f64(), inputs[1 + d].1.to_f64());
@@ -87,7 +95,10 @@ fn dueling_matches_the_published_example() {
             // The published tolerance of F32.
             assert!(row.iter().all(|x| (x - expected).abs() < 1e-5), "{row:?}");
         }
-        assert!(got[1].iter().all(|mean| (mean - 2.0).abs() < 1e-5), "the mean is the value");
+        assert!(
+            got[1].iter().all(|mean| (mean - 2.0).abs() < 1e-5),
+            "the mean is the value"
+        );
     }
 }
 
@@ -97,21 +108,28 @@ fn advantages_compete_and_a_common_constant_means_nothing() {
     let width = network.atom_width;
     let mut inputs = head_inputs(&network);
     inputs.push((Shape::from([N_ROWS]), Data::I32(vec![0, 2, 1])));
-    inputs.push((Shape::from([N_ROWS, width]), Data::F32(noise("target", N_ROWS * width, 1.0))));
+    inputs.push((
+        Shape::from([N_ROWS, width]),
+        Data::F32(noise("target", N_ROWS * width, 1.0)),
+    ));
     inputs.push((Shape::default(), Data::F32(vec![5.0])));
     let run = |backend: &dyn Backend, inputs: &[(Shape, Data)]| {
         compute(backend, inputs, |b, nodes| {
             let heads = heads(nodes);
             let loss = (0..ACTION_SIZES.len()).fold(None, |sum: Option<NodeId>, d| {
                 let logits = network.logits_of(b, &heads, d, nodes[4]);
-                let op = Loss::CrossEntropy { n_valid: network.atoms };
+                let op = Loss::CrossEntropy {
+                    n_valid: network.atoms,
+                };
                 let terms = b.loss(op, &[logits, nodes[5]]);
                 let part = b.sum_all(terms);
                 Some(sum.map_or(part, |sum| b.add(sum, part)))
             });
             let grads = grad(b.graph(), loss.unwrap(), &heads.advantage);
-            let mut outputs: Vec<NodeId> =
-                grads.into_iter().map(|grad| b.sum(grad.unwrap(), 1)).collect();
+            let mut outputs: Vec<NodeId> = grads
+                .into_iter()
+                .map(|grad| b.sum(grad.unwrap(), 1))
+                .collect();
             outputs.push(grad(b.graph(), loss.unwrap(), &heads.advantage)[0].unwrap());
             for d in 0..ACTION_SIZES.len() {
                 let logits = network.logits(b, &heads, d);
@@ -127,9 +145,15 @@ fn advantages_compete_and_a_common_constant_means_nothing() {
     ] {
         let before = run(backend, &inputs);
         for sums in &before[..3] {
-            assert!(sums.iter().all(|sum| sum.abs() < tolerance), "Σ_a dL/dA = 0: {sums:?}");
+            assert!(
+                sums.iter().all(|sum| sum.abs() < tolerance),
+                "Σ_a dL/dA = 0: {sums:?}"
+            );
         }
-        assert!(before[3].iter().any(|grad| grad.abs() > 0.1), "the gradient itself is not 0");
+        assert!(
+            before[3].iter().any(|grad| grad.abs() > 0.1),
+            "the gradient itself is not 0"
+        );
         let mut shifted = inputs.clone();
         for (_, data) in &mut shifted[1..4] {
             *data = Data::F32(floats(data).iter().map(|x| x + 1.5).collect());
@@ -151,7 +175,10 @@ fn logits_of_an_action_are_picked_from_all() {
         for d in 0..ACTION_SIZES.len() {
             let got = compute(backend, &inputs, |b, nodes| {
                 let all = network.logits(b, &heads(nodes), d);
-                vec![b.pick(all, nodes[4]), network.logits_of(b, &heads(nodes), d, nodes[4])]
+                vec![
+                    b.pick(all, nodes[4]),
+                    network.logits_of(b, &heads(nodes), d, nodes[4]),
+                ]
             });
             assert_eq!(got[0], got[1], "branch {d}");
         }
@@ -164,7 +191,12 @@ fn the_projection_of_a_mean_is_the_mean_of_projections() {
     let width = network.atom_width;
     let rows = Shape::from([N_ROWS, width]);
     let mut inputs: Vec<(Shape, Data)> = (0..3)
-        .map(|d| (rows.clone(), Data::F32(noise(&format!("logits {d}"), N_ROWS * width, 2.0))))
+        .map(|d| {
+            (
+                rows.clone(),
+                Data::F32(noise(&format!("logits {d}"), N_ROWS * width, 2.0)),
+            )
+        })
         .collect();
     inputs.push((Shape::from([N_ROWS]), Data::F32(vec![0.3, -4.0, 1.0])));
     inputs.push((Shape::from([N_ROWS]), Data::F32(vec![0.9, 0.5, 0.0])));
@@ -177,10 +209,16 @@ fn the_projection_of_a_mean_is_the_mean_of_projections() {
             let sum = b.add(sum, parts[2]);
             b.mul(sum, third)
         };
-        let project =
-            |b: &mut Builder<'_>, p| b.loss(Loss::Project { n_valid }, &[p, nodes[3], nodes[4], nodes[5]]);
-        let p: Vec<NodeId> =
-            nodes[..3].iter().map(|logits| b.loss(Loss::Softmax { n_valid }, &[*logits])).collect();
+        let project = |b: &mut Builder<'_>, p| {
+            b.loss(
+                Loss::Project { n_valid },
+                &[p, nodes[3], nodes[4], nodes[5]],
+            )
+        };
+        let p: Vec<NodeId> = nodes[..3]
+            .iter()
+            .map(|logits| b.loss(Loss::Softmax { n_valid }, &[*logits]))
+            .collect();
         let each: Vec<NodeId> = p.iter().map(|p| project(b, *p)).collect();
         let of_each = mean(b, &each);
         let of_mean = mean(b, &p);
@@ -203,7 +241,11 @@ fn parameter_counts_are_as_published() {
             .map(|param| (param.name.to_owned(), param.default.clone()))
             .collect();
         let preset = schema.preset(preset).unwrap_or_default();
-        values.extend(preset.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        values.extend(
+            preset
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone())),
+        );
         let model = Dqn::new(&Settings::new(&values, &BTreeSet::new()), market.shape);
         assert_eq!(model.layout().n_params(), expected);
         assert_eq!(model.layout().matrices().0.len(), 10);
@@ -228,21 +270,36 @@ fn padding_changes_no_value_and_gets_no_gradient() {
     let is_padding = padding(&network);
     let clean = network.layout.initial(3);
     let n_padding = is_padding.iter().filter(|is_padding| **is_padding).count();
-    assert_eq!(n_padding, 5 * (8 + 1) * (1 + 5 + 3 + 3), "weights and biases of 12 groups");
-    let dirty: Vec<f32> =
-        clean.iter().zip(&is_padding).map(|(x, pad)| if *pad { 3.0 } else { *x }).collect();
+    assert_eq!(
+        n_padding,
+        5 * (8 + 1) * (1 + 5 + 3 + 3),
+        "weights and biases of 12 groups"
+    );
+    let dirty: Vec<f32> = clean
+        .iter()
+        .zip(&is_padding)
+        .map(|(x, pad)| if *pad { 3.0 } else { *x })
+        .collect();
     let run = |theta: Vec<f32>| {
         let inputs = [
             (Shape::from([network.layout.len()]), Data::F32(theta)),
-            (Shape::from([N_ROWS, 8]), Data::F32(noise("state", N_ROWS * 8, 1.0))),
+            (
+                Shape::from([N_ROWS, 8]),
+                Data::F32(noise("state", N_ROWS * 8, 1.0)),
+            ),
             (Shape::from([N_ROWS]), Data::I32(vec![0, 2, 1])),
-            (Shape::from([N_ROWS, 56]), Data::F32(noise("target", N_ROWS * 56, 1.0))),
+            (
+                Shape::from([N_ROWS, 56]),
+                Data::F32(noise("target", N_ROWS * 56, 1.0)),
+            ),
             (Shape::default(), Data::F32(vec![10.0])),
         ];
         compute(&cpu(), &inputs, |b, nodes| {
             let heads = network.forward(b, nodes[0], nodes[1]);
             let logits = network.logits_of(b, &heads, 0, nodes[2]);
-            let op = Loss::CrossEntropy { n_valid: network.atoms };
+            let op = Loss::CrossEntropy {
+                n_valid: network.atoms,
+            };
             let loss = b.loss(op, &[logits, nodes[3]]);
             let loss = b.mean_all(loss);
             let gradient = grad(b.graph(), loss, &[nodes[0]])[0].unwrap();
@@ -252,7 +309,12 @@ fn padding_changes_no_value_and_gets_no_gradient() {
     };
     let (clean, dirty) = (run(clean), run(dirty));
     assert_eq!(clean, dirty);
-    assert!(clean[2].iter().zip(&is_padding).all(|(grad, pad)| !*pad || *grad == 0.0));
+    assert!(
+        clean[2]
+            .iter()
+            .zip(&is_padding)
+            .all(|(grad, pad)| !*pad || *grad == 0.0)
+    );
 }
 
 #[test]
@@ -265,9 +327,16 @@ fn padding_stays_zero_in_training() {
         let states = &setup.model.states;
         for state in [states.theta, states.target, states.m, states.v] {
             let block = read(&*session, 0, state);
-            let stays = block.iter().zip(&is_padding).all(|(x, pad)| !*pad || x.to_bits() == 0);
+            let stays = block
+                .iter()
+                .zip(&is_padding)
+                .all(|(x, pad)| !*pad || x.to_bits() == 0);
             assert!(stays, "{dtype:?} {state:?}");
         }
-        assert_eq!(read(&*session, 0, states.n_updates), [17.0], "warm after 4 rows");
+        assert_eq!(
+            read(&*session, 0, states.n_updates),
+            [16.0],
+            "warm after five rows"
+        );
     }
 }
