@@ -139,6 +139,7 @@ fn study(sampler: &str) -> StudySpec {
         ],
         presets: Vec::new(),
         at_most: Vec::new(),
+        multiple_of: Vec::new(),
     };
     let text = format!(
         r#"

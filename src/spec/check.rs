@@ -53,6 +53,94 @@ pub(super) fn at_most(fixed: &Fixed<'_>, space: &Space<'_>, report: &mut Report)
     }
 }
 
+/// Notes counts that may fail to be a multiple of another one.
+pub(super) fn multiple_of(fixed: &Fixed<'_>, space: &Space<'_>, report: &mut Report) {
+    for (whole, part) in &fixed.schema.multiple_of {
+        if space.is_faulty(whole) || space.is_faulty(part) {
+            continue;
+        }
+        let [whole, part] = [whole, part].map(|name| {
+            let param = fixed.schema.param(name);
+            param.expect("a schema relates its own parameters")
+        });
+        let (wholes, parts) = (counts(whole, fixed, space), counts(part, fixed, space));
+        let broken = parts.into_iter().flat_map(Counts::all).find_map(|part| {
+            let value = wholes
+                .iter()
+                .find_map(|counts| counts.first_between(part))?;
+            Some((value, part))
+        });
+        let Some((value, divisor)) = broken else {
+            continue;
+        };
+        let title = format!("`{}` must be a multiple of `{}`", whole.name, part.name);
+        let [whole_label, part_label] = [
+            format!("`{}` may be {value}", whole.name),
+            format!("`{}` may be {divisor}", part.name),
+        ];
+        let help = format!(
+            "{value} is no multiple of {divisor}: the next one is {}",
+            (value / divisor).saturating_add(1).saturating_mul(divisor)
+        );
+        match [whole, part].map(|param| place(param, fixed, space)) {
+            [Some(whole), part] => {
+                let item = report.error(&whole, title, whole_label, help);
+                item.related = part.map(|part| (part, part_label));
+            }
+            [None, part] => {
+                let label = format!("{part_label}, {whole_label}");
+                report.error(&part.unwrap_or(0..0), title, label, help);
+            }
+        }
+    }
+}
+
+/// Integers from `low` to `high` in steps.
+#[derive(Clone, Copy)]
+struct Counts {
+    low: i64,
+    high: i64,
+    step: i64,
+}
+
+impl Counts {
+    fn all(self) -> impl Iterator<Item = i64> {
+        std::iter::successors(Some(self.low), move |at| at.checked_add(self.step))
+            .take_while(move |at| *at <= self.high)
+    }
+
+    /// The first that is no multiple of `part`: either the first or the second, or none.
+    fn first_between(self, part: i64) -> Option<i64> {
+        self.all().take(2).find(|value| value % part != 0)
+    }
+}
+
+/// Returns the values that an integer parameter may have in this study.
+fn counts(param: &ParamSchema, fixed: &Fixed<'_>, space: &Space<'_>) -> Vec<Counts> {
+    let one = |value: &Value| {
+        let value = value.as_int()?;
+        Some(Counts {
+            low: value,
+            high: value,
+            step: 1,
+        })
+    };
+    match space.get(param.name).map(|own| &own.domain) {
+        None => one(&fixed.value(param)).into_iter().collect(),
+        Some(Domain::Int {
+            low, high, step, ..
+        }) => {
+            vec![Counts {
+                low: *low,
+                high: *high,
+                step: step.unwrap_or(1),
+            }]
+        }
+        Some(Domain::Choice(values)) => values.iter().filter_map(one).collect(),
+        Some(Domain::Float { .. }) => Vec::new(),
+    }
+}
+
 /// Returns the least and the largest value that a numeric parameter may have in this study.
 fn ends(param: &ParamSchema, fixed: &Fixed<'_>, space: &Space<'_>) -> (Value, Value) {
     match space.get(param.name).map(|own| &own.domain) {

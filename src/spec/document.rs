@@ -98,6 +98,7 @@ fn read_points(
         .map(|item| enqueue::read(item, &fixed, &space, report))
         .unwrap_or_default();
     check::at_most(&fixed, &space, report);
+    check::multiple_of(&fixed, &space, report);
     let is_searched = |name: &str| space.get(name).is_some();
     let schema = fixed.schema;
     let spans_run = schema.params.iter().find(|param| {

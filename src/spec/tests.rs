@@ -54,9 +54,12 @@ fn toy() -> ModelSchema {
             },
             param("train.size", int(1, i64::MAX), Value::Int(100)),
             param("train.size_max", int(1, i64::MAX), Value::Int(100)),
+            param("train.steps", int(1, i64::MAX), Value::Int(96)),
+            param("train.part", int(1, 256), Value::Int(8)),
         ],
         presets: vec![("big", vec![("model.width", Value::Int(256))])],
         at_most: vec![("train.size", "train.size_max")],
+        multiple_of: vec![("train.steps", "train.part")],
     }
 }
 
@@ -95,6 +98,12 @@ fn valid(text: &str) -> StudySpec {
 fn faults(text: &str) -> Vec<String> {
     let faults = read(text).expect_err("the sweep has a fault");
     faults.items().iter().map(ToString::to_string).collect()
+}
+
+/// Reads a file that may have faults and returns their titles.
+fn faults_or_none(text: &str) -> Vec<String> {
+    let items = |faults: Diagnostics| faults.items().iter().map(ToString::to_string).collect();
+    read(text).err().map(items).unwrap_or_default()
 }
 
 fn with(from: &str, to: &str) -> String {
@@ -222,6 +231,23 @@ fn bounds_between_parameters_hold_for_every_point() {
     valid(&with(SPACE, "\"train.size\" = { int = [10, 100] }"));
     let titles = faults(&with(SPACE, "\"train.size_max\" = { choice = [500, 99] }"));
     assert_eq!(titles, ["`train.size` may exceed `train.size_max`"]);
+}
+
+#[test]
+fn multiples_hold_for_every_point() {
+    let title = "`train.steps` must be a multiple of `train.part`";
+    for (param, n_faults) in [
+        ("\"train.steps\" = { choice = [104, 112] }", 0),
+        ("\"train.steps\" = { choice = [104, 113] }", 1),
+        ("\"train.steps\" = { int = [104, 120], step = 8 }", 0),
+        ("\"train.steps\" = { int = [104, 120], step = 4 }", 1),
+        ("\"train.steps\" = { int = [100, 116], step = 8 }", 1),
+        ("\"train.part\" = { choice = [2, 48] }", 0),
+        ("\"train.part\" = { int = [1, 5] }", 1),
+    ] {
+        let found = faults_or_none(&with(SPACE, param));
+        assert_eq!(found, vec![title; n_faults], "{param}");
+    }
 }
 
 #[test]

@@ -259,6 +259,8 @@ pub struct ModelSchema {
     pub presets: Vec<(&'static str, Vec<(&'static str, Value)>)>,
     /// Pairs of parameters of which the first may never exceed the second.
     pub at_most: Vec<(&'static str, &'static str)>,
+    /// Pairs of counts of which the first must be a multiple of the second.
+    pub multiple_of: Vec<(&'static str, &'static str)>,
 }
 
 impl ModelSchema {

@@ -5,3 +5,4 @@ mod cli;
 mod run;
 mod sweeps;
 mod tidy;
+mod training;

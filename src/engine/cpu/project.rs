@@ -36,11 +36,12 @@ impl<R: Real> Support<R> {
 /// - `p`, `out`: `[n, width]`, probabilities over `n_valid` atoms (at least 2).
 /// - `reward`, `discount`: `[n]`; a discount of 0 puts all mass at the reward.
 ///
-/// With atoms `z_j = z_min + j·Δz` and `b_j = clamp((reward + discount·z_j − z_min) / Δz, 0,
-/// n_valid − 1)`: `out_i = Σ_j p_j · max(0, 1 − |b_j − i|)`, j ascending.
+/// With atoms `z_j = z_min + j·Δz` and their moves in atoms `s_j = clamp((reward + (discount −
+/// 1)·z_j) / Δz, −j, n_valid − 1 − j)`: `out_i = Σ_j p_j · max(0, 1 − |s_j + (j − i)|)`, j
+/// ascending. Moves are small where positions are large: the shares keep all their bits.
 ///
 /// Source: Bellemare, Dabney and Munos 2017, eq. 7, in the form of a triangular kernel,
-/// of which only the two neighbours of each `b_j` are computed: the other weights are 0.
+/// of which only the two neighbours of each `j + s_j` are computed: the other weights are 0.
 pub(crate) fn project<R: Real>(
     p: &[R],
     reward: &[R],
@@ -103,13 +104,15 @@ fn project_kernel<R: Real>(
         padding.fill(R::ZERO);
         for (chunk, p) in p[..rows.n_valid].chunks(N_ATOMS).enumerate() {
             for (j, (atom, &p)) in atoms.iter_mut().zip(p).enumerate() {
-                let z = z_min + index::<R>(chunk * N_ATOMS + j) * spacing;
-                let b = clamp((reward + discount * z - z_min) / spacing, R::ZERO, last);
-                // NaN has the pair 0, where its weights are NaN.
-                atom.low = b.to_i32().min(last_pair);
-                let i = R::from_f64(f64::from(atom.low));
-                atom.share_low = p * (R::ONE - (b - i));
-                atom.share_high = p * (R::ONE - (i + R::ONE - b));
+                let at = index::<R>(chunk * N_ATOMS + j);
+                let z = z_min + at * spacing;
+                let s = clamp((reward + (discount - R::ONE) * z) / spacing, -at, last - at);
+                // NaN stays at its own atom, where its weights are NaN.
+                let low = (chunk * N_ATOMS + j) as i32 + s.floor().to_i32();
+                atom.low = low.min(last_pair);
+                let move_low = R::from_f64(f64::from(atom.low)) - at;
+                atom.share_low = p * (R::ONE - (s - move_low));
+                atom.share_high = p * (R::ONE - (move_low + R::ONE - s));
             }
             for atom in &atoms[..p.len()] {
                 let low = atom.low as usize;

@@ -1,7 +1,7 @@
 //! States and greedy actions.
 
 use super::Dqn;
-use crate::engine::env::ACTION_SIZES;
+use crate::engine::env::{ACTION_SIZES, OBSERVED_WIDTH};
 use crate::engine::graph::{Builder, DType, NodeId};
 use crate::engine::op::{EnvOp, ReduceKind};
 use crate::engine::program::Program;
@@ -24,7 +24,7 @@ impl Dqn {
         let features = b.rows(table, row);
         let features = b.slice(features, 1, 0, self.market.n_features);
         let n_rows = b.shape(bar).0[0];
-        let n_used = self.market.n_features + super::ACCOUNT_COLUMNS;
+        let n_used = self.market.n_features + OBSERVED_WIDTH;
         let mut parts = vec![features, observed];
         if self.network.state_width > n_used {
             let width = self.network.state_width - n_used;

@@ -5,7 +5,7 @@ use super::{Dqn, N_METRICS, Switch};
 use crate::engine::autodiff::grad;
 use crate::engine::env::{ACTION_SIZES, OBSERVED_WIDTH};
 use crate::engine::graph::{Builder, DType, NodeId};
-use crate::engine::op::{Effect, Loss, ReduceKind, Replay};
+use crate::engine::op::{Effect, Loss, ReduceKind, Replay, ScalarOp};
 use crate::engine::program::Program;
 use crate::models::EpochMetrics;
 
@@ -17,21 +17,19 @@ const METRIC_Q_MEAN: usize = 3;
 const METRIC_Q_MAX: usize = 4;
 const METRIC_TD_ERROR: usize = 5;
 const METRIC_EDGE_MASS: usize = 6;
-/// A count of 1 marks that the maximum holds a value.
-const METRIC_HAS_MAX: usize = 7;
 
 /// A sampled batch.
-struct Batch {
+pub(super) struct Batch {
     /// `[B, S]`.
-    x: NodeId,
+    pub(super) x: NodeId,
     /// `[B, S]`, n bars on.
-    next_x: NodeId,
+    pub(super) next_x: NodeId,
     /// Per branch `[B]` I32.
-    actions: Vec<NodeId>,
+    pub(super) actions: Vec<NodeId>,
     /// Discounted n-step reward, `[B]`.
-    reward: NodeId,
+    pub(super) reward: NodeId,
     /// Discount of the bootstrap, `[B]`; 0 after a terminal.
-    discount: NodeId,
+    pub(super) discount: NodeId,
 }
 
 /// Target distribution and what is measured on the way.
@@ -61,8 +59,10 @@ impl Dqn {
             .map(|d| self.network.logits_of(b, &heads, d, batch.actions[d]))
             .collect();
         let logits = b.concat(&logits, 0);
-        let targets = b.concat(&[target.m; 3], 0);
-        let op = Loss::CrossEntropy { n_valid: self.network.atoms };
+        let targets = b.concat(&[target.m; ACTION_SIZES.len()], 0);
+        let op = Loss::CrossEntropy {
+            n_valid: self.network.atoms,
+        };
         let terms = b.loss(op, &[logits, targets]);
         let loss = b.mean_all(terms);
         let params = self.network.layout.read_all(b, theta);
@@ -83,16 +83,19 @@ impl Dqn {
         let warmup = program.read(b, lane.warmup_rows);
         let is_warm = b.less_equal(warmup, size);
         let is_finite = b.is_finite(norm);
-        let trains = b.mul(is_warm, is_finite);
+        let has_loss = b.is_finite(loss);
+        let is_finite = b.mul(is_finite, has_loss);
         let breaks = b.sub(one, is_finite);
         let breaks = b.mul(is_warm, breaks);
         let diverged = program.read(b, states.diverged);
+        // Once broken a run stays as it was: a later batch that happens to be finite trains nothing.
         let diverged = b.max(diverged, breaks);
+        let is_sound = b.sub(one, diverged);
+        let trains = b.mul(is_warm, is_sound);
 
         let predicted = self.network.expectation(b, logits, v_max);
         let expected = self.network.mean_of(b, targets, v_max);
-        let metrics =
-            self.measure(program, b, [loss, norm, predicted, expected], &target);
+        let metrics = self.measure(program, b, [loss, norm, predicted, expected], &target);
         let n_updates = program.read(b, states.n_updates);
         let n_updates = b.increment(n_updates);
         let guard = Some(trains);
@@ -113,8 +116,16 @@ impl Dqn {
                 weight_decay: read(b, lane.weight_decay),
                 guard,
             },
-            Effect::Store { state: states.n_updates, value: n_updates, guard },
-            Effect::Store { state: states.metrics, value: metrics, guard },
+            Effect::Store {
+                state: states.n_updates,
+                value: n_updates,
+                guard,
+            },
+            Effect::Store {
+                state: states.metrics,
+                value: metrics,
+                guard,
+            },
             store(states.learn_step, step),
             store(states.diverged, diverged),
         ];
@@ -123,7 +134,8 @@ impl Dqn {
         effects
     }
 
-    fn sample(&self, program: &Program, b: &mut Builder<'_>, step: NodeId) -> Batch {
+    /// Draws transitions and follows each for n bars, or to the end of its episode.
+    pub(super) fn sample(&self, program: &Program, b: &mut Builder<'_>, step: NodeId) -> Batch {
         let states = &self.states;
         let ring = &states.ring;
         let (n_env, rows) = (self.settings.environments, self.settings.replay_rows_max);
@@ -167,7 +179,13 @@ impl Dqn {
                 b.flatten(column)
             })
             .collect();
-        Batch { x, next_x, actions, reward, discount }
+        Batch {
+            x,
+            next_x,
+            actions,
+            reward,
+            discount,
+        }
     }
 
     /// Projects the mean over branches of the chosen actions' distributions: the projection is
@@ -187,7 +205,7 @@ impl Dqn {
         let mut p_sum: Option<NodeId> = None;
         let mut best: Option<NodeId> = None;
         for d in 0..ACTION_SIZES.len() {
-            let mut values = |b: &mut Builder<'_>, heads| {
+            let values = |b: &mut Builder<'_>, heads| {
                 let logits = network.logits(b, heads, d);
                 network.expectation(b, logits, v_max)
             };
@@ -202,17 +220,28 @@ impl Dqn {
             };
             let choice = b.reduce(ReduceKind::ArgMax, q, 1);
             let logits = network.logits_of(b, &slow, d, choice);
-            let p = b.loss(Loss::Softmax { n_valid: network.atoms }, &[logits]);
+            let p = b.loss(
+                Loss::Softmax {
+                    n_valid: network.atoms,
+                },
+                &[logits],
+            );
             p_sum = Some(p_sum.map_or(p, |sum| b.add(sum, p)));
             let top = b.reduce(ReduceKind::Max, q, 1);
             best = Some(best.map_or(top, |sum| b.add(sum, top)));
         }
         let third = b.scalar(1.0 / ACTION_SIZES.len() as f64);
         let p = b.mul(p_sum.expect("there are branches"), third);
-        let op = Loss::Project { n_valid: network.atoms };
+        let op = Loss::Project {
+            n_valid: network.atoms,
+        };
         let m = b.loss(op, &[p, batch.reward, batch.discount, v_max]);
         let q = b.mul(best.expect("there are branches"), third);
-        Target { m, q_mean: b.mean_all(q), q_max: b.reduce(ReduceKind::Max, q, 0) }
+        Target {
+            m,
+            q_mean: b.mean_all(q),
+            q_max: b.reduce(ReduceKind::Max, q, 0),
+        }
     }
 
     /// Adds this update to the epoch's metrics.
@@ -227,35 +256,36 @@ impl Dqn {
     ) -> NodeId {
         let [loss, norm, predicted, expected] = parts;
         let error = b.sub(expected, predicted);
-        let error = b.map(crate::engine::op::ScalarOp::Abs, &[error]);
+        let error = b.map(ScalarOp::Abs, &[error]);
         let error = b.mean_all(error);
         let n_atoms = self.network.atoms;
         let low = b.slice(target.m, 1, 0, 1);
         let high = b.slice(target.m, 1, n_atoms - 1, 1);
         let edge = b.add(low, high);
         let edge = b.mean_all(edge);
-        let one = b.scalar(1.0);
         let metrics = program.read(b, self.states.metrics);
-        let has_max = b.slice(metrics, 0, METRIC_HAS_MAX, 1);
-        let old_max = b.slice(metrics, 0, METRIC_Q_MAX, 1);
-        let larger = b.max(old_max, target.q_max);
+        let slot = |b: &mut Builder<'_>, i: usize| b.slice(metrics, 0, i, 1);
+        let n_before = slot(b, METRIC_UPDATES);
+        let old_max = slot(b, METRIC_Q_MAX);
         let q_max = b.reshape(target.q_max, [1]);
-        let q_max = b.select(has_max, larger, q_max);
-        let mut parts = Vec::new();
-        for (slot, value) in [one, loss, norm, target.q_mean, q_max, error, edge, one]
-            .into_iter()
-            .enumerate()
-        {
-            let value = b.reshape(value, [1]);
-            parts.push(match slot {
-                METRIC_Q_MAX | METRIC_HAS_MAX => value,
-                _sum => {
-                    let old = b.slice(metrics, 0, slot, 1);
-                    b.add(old, value)
-                }
-            });
+        let larger = b.max(old_max, q_max);
+        // The first update of an epoch has no maximum to compare with.
+        let q_max = b.select(n_before, larger, q_max);
+        let one = b.scalar(1.0);
+        let terms = [
+            (METRIC_UPDATES, one),
+            (METRIC_LOSS, loss),
+            (METRIC_GRAD_NORM, norm),
+            (METRIC_Q_MEAN, target.q_mean),
+            (METRIC_TD_ERROR, error),
+            (METRIC_EDGE_MASS, edge),
+        ];
+        let mut parts = [q_max; N_METRICS];
+        for (i, term) in terms {
+            let old = slot(b, i);
+            let term = b.reshape(term, [1]);
+            parts[i] = b.add(old, term);
         }
-        assert_eq!(parts.len(), N_METRICS, "one part per slot");
         b.concat(&parts, 0)
     }
 }
@@ -273,7 +303,11 @@ pub(super) fn explain(sums: &[f64], n_env_steps: usize) -> EpochMetrics {
         loss: mean(METRIC_LOSS),
         grad_norm: mean(METRIC_GRAD_NORM),
         q_mean: mean(METRIC_Q_MEAN),
-        q_max: if n > 0.0 { sums[METRIC_Q_MAX] } else { f64::NAN },
+        q_max: if n > 0.0 {
+            sums[METRIC_Q_MAX]
+        } else {
+            f64::NAN
+        },
         td_error: mean(METRIC_TD_ERROR),
         edge_atom_mass: mean(METRIC_EDGE_MASS),
     }

@@ -34,10 +34,8 @@ use crate::engine::graph::{DType, Shape};
 use crate::engine::op::{StateId, TableId};
 use crate::engine::program::{Init, Program, Section};
 
-/// Natural width of the account part of a state.
-const ACCOUNT_COLUMNS: usize = OBSERVED_WIDTH;
 /// Sums and maxima kept in the metrics state.
-const N_METRICS: usize = 8;
+const N_METRICS: usize = 7;
 
 /// Ids of the program's states.
 #[derive(Debug, Clone, Copy)]
@@ -119,8 +117,12 @@ pub struct Dqn {
 
 impl Dqn {
     /// Builds the program.
+    ///
+    /// # Panics
+    /// If an epoch is no whole number of cycles: the sweep file was checked for this.
     pub fn new(settings: &Settings, market: MarketShape) -> Self {
-        let natural = (market.n_features + ACCOUNT_COLUMNS).next_multiple_of(8);
+        assert_eq!(settings.steps_per_epoch % settings.updates_per_env_step, 0);
+        let natural = (market.n_features + OBSERVED_WIDTH).next_multiple_of(8);
         let network = Network::new(settings, settings.state_width.max(natural));
         let mut program =
             Program::new(settings.steps_per_epoch / settings.updates_per_env_step);

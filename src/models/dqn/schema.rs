@@ -22,6 +22,7 @@ pub fn schema() -> ModelSchema {
             ("train.replay_warmup", "train.replay_capacity"),
             ("train.replay_capacity", "train.replay_capacity_max"),
         ],
+        multiple_of: vec![("train.steps_per_epoch", "train.updates_per_env_step")],
     }
 }
 

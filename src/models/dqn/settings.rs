@@ -1,6 +1,5 @@
 //! Structural parameters of the DQN.
 
-use crate::engine::env::ACTION_SIZES;
 use crate::models::{count, number};
 use crate::study::{Params, Value};
 use std::collections::BTreeSet;
@@ -73,11 +72,6 @@ impl Settings {
             steps_per_epoch: count(params, "train.steps_per_epoch"),
             replay_rows_max: rows_of(replay_max, environments, n_step_max),
         }
-    }
-
-    /// Returns the number of branches.
-    pub fn n_branches(&self) -> usize {
-        ACTION_SIZES.len()
     }
 }
 

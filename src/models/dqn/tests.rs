@@ -1,25 +1,43 @@
-//! The DQN's program on a planted market.
+//! The DQN on planted markets: what its tests share.
+
+mod evaluate;
+mod lanes;
+mod network;
+mod precision;
+mod replay;
+mod update;
 
 use super::{Dqn, Settings};
-use crate::engine::backend::{Backend, LaneIdx};
+use crate::engine::backend::{Backend, Data, LaneIdx, Session, Tables};
 use crate::engine::cpu::Cpu;
 use crate::engine::env::Costs;
-use crate::engine::graph::DType;
+use crate::engine::graph::{Builder, DType, Graph, NodeId, Shape};
+use crate::engine::op::{Effect, StateId};
+use crate::engine::program::{Init, Program, Section};
 use crate::executor::{MarketData, MarketOptions};
-use crate::market::metrics::evaluate;
 use crate::market::split::{Purge, SplitConfig, Window};
-use crate::market::synthetic::{Planted, shuffled};
+use crate::market::synthetic::Planted;
 use crate::market::tables::Flatten;
 use crate::market::{BarLength, Calendar};
-use crate::models::{RunInput, Trainer, catalogue, series};
+use crate::models::{RunInput, Trainer, catalogue};
 use crate::study::{Params, Value};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 
-fn planted(n_bars: usize, seed: u64, is_shuffled: bool) -> MarketData {
-    let bars = Planted::new(n_bars, seed).bars();
-    let bars = if is_shuffled { shuffled(&bars, 1) } else { bars };
+/// The reference backend.
+fn cpu() -> Cpu<f32> {
+    Cpu::new(NonZeroUsize::new(2).unwrap())
+}
+
+/// The oracle.
+fn oracle() -> Cpu<f64> {
+    Cpu::new(NonZeroUsize::new(2).unwrap())
+}
+
+/// A market with two folds, of 16 validation bars each.
+fn market(planted: Planted) -> MarketData {
     let options = MarketOptions {
         bar: BarLength::Day,
         calendar: Calendar::UsEquity,
@@ -27,74 +45,285 @@ fn planted(n_bars: usize, seed: u64, is_shuffled: bool) -> MarketData {
         capital: 1e6,
         costs: Costs::from_bp(0.5, 0.5, 0.1),
         split: SplitConfig {
-            folds: 1,
-            allow_single_fold: true,
+            folds: 2,
+            allow_single_fold: false,
             window: Window::Expanding,
-            validation_bars: 1000,
-            holdout_bars: 100,
+            validation_bars: 16,
+            holdout_bars: 10,
             purge: Purge::Auto,
         },
     };
-    MarketData::new(&bars, &options).unwrap()
+    MarketData::new(&planted.bars(), &options).unwrap()
 }
 
-fn params(changes: &[(&str, Value)]) -> Params {
-    let mut params: Params = catalogue()[0]
+/// A configuration: the catalogue's defaults, `preset`, a small loop, then `changes`.
+fn params(preset: &str, changes: &[(&str, f64)]) -> Params {
+    let schema = &catalogue()[0];
+    let defaults = schema
         .params
         .iter()
-        .map(|param| (param.name.to_owned(), param.default.clone()))
+        .map(|param| (param.name, param.default.clone()));
+    let mut params: Params = defaults
+        .map(|(name, value)| (name.to_owned(), value))
         .collect();
-    for (name, value) in changes {
-        params.insert((*name).to_owned(), value.clone());
+    let preset = schema.preset(preset).unwrap_or(SMALL_NETWORK);
+    params.extend(
+        preset
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone())),
+    );
+    for (name, value) in SMALL_LOOP.iter().chain(changes) {
+        let value = match &params[*name] {
+            Value::Int(_) => Value::Int(*value as i64),
+            Value::Float(_) => Value::Float(*value),
+            Value::Bool(_) => Value::Bool(*value != 0.0),
+            Value::Text(_) => panic!("{name} is a text"),
+        };
+        params.insert((*name).to_owned(), value);
     }
     params
 }
 
-#[test]
-fn probe() {
-    let market = planted(5000, 3, false);
-    let epochs = 8;
-    let params = params(&[
-        ("model.trunk_width", Value::Int(64)),
-        ("model.head_width", Value::Int(32)),
-        ("model.atoms", Value::Int(21)),
-        ("model.gamma", Value::Float(0.9)),
-        ("model.n_step", Value::Int(1)),
-        ("model.n_step_max", Value::Int(1)),
-        ("train.lr", Value::Float(1e-3)),
-        ("train.batch_size", Value::Int(64)),
-        ("train.steps_per_epoch", Value::Int(1000)),
-    ]);
-    let settings = Settings::new(&params, &BTreeSet::new());
-    let model = Dqn::new(&settings, market.shape);
-    for dtype in [DType::F32, DType::Bf16] {
-        let program = model.program().with_precision(dtype, dtype);
-        let backend = Cpu::<f32>::new(NonZeroUsize::new(2).unwrap());
-        let plan = Arc::new(backend.lower(&program));
-        println!("lane bytes {} persistent {} launches {}", plan.lane_bytes, plan.persistent_bytes, plan.n_launches(crate::engine::program::Section::Cycle));
-        let mut session = backend.open(plan, &market.tables(&program), 1).unwrap();
-        let run = RunInput {
-            params: &params,
-            seed: 7,
-            fold: 0,
-            train: market.folds[0].train.clone(),
-            validation: market.folds[0].validation.clone(),
-            costs: market.costs,
-            n_updates: 1000 * epochs,
-        };
-        session.load(LaneIdx(0), &model.lane(&run)).unwrap();
-        session.set_live(LaneIdx(0), true);
-        for _ in 0..epochs {
-            let t = session.train(model.n_cycles()).unwrap();
-            let e = session.evaluate().unwrap();
-            let metrics = model.metrics(&session.read(LaneIdx(0), model.readout().metrics).unwrap());
-            let data = session.read(LaneIdx(0), model.readout().evaluation).unwrap();
-            let s = series(&data, run.validation.len());
-            let f = evaluate(&s, &market.clocks[0]);
-            println!("{:?} {:?} {:?} sharpe {:?} trades {} expo {} turn {}", t.wall, e.wall, metrics, f.sharpe_annual, f.n_trades, f.exposure, f.turnover);
+const SMALL_NETWORK: &[(&str, Value)] = &[
+    ("model.trunk_width", Value::Int(16)),
+    ("model.head_width", Value::Int(8)),
+    ("model.atoms", Value::Int(11)),
+    ("model.v_max", Value::Float(5.0)),
+];
+
+const SMALL_LOOP: &[(&str, f64)] = &[
+    ("model.n_step", 1.0),
+    ("model.n_step_max", 4.0),
+    ("train.batch_size", 16.0),
+    ("train.environments", 4.0),
+    ("train.updates_per_env_step", 1.0),
+    ("train.steps_per_epoch", 8.0),
+    ("train.replay_capacity", 256.0),
+    ("train.replay_capacity_max", 256.0),
+    ("train.replay_warmup", 20.0),
+];
+
+/// A model with its market.
+struct Setup {
+    market: MarketData,
+    model: Dqn,
+    params: Params,
+}
+
+impl Setup {
+    fn new(market: MarketData, params: Params, searched: &[&str]) -> Self {
+        let searched: BTreeSet<String> = searched.iter().map(|name| (*name).to_owned()).collect();
+        let model = Dqn::new(&Settings::new(&params, &searched), market.shape);
+        Self {
+            market,
+            model,
+            params,
         }
-        let oracle = Planted::new(5000, 3);
-        let o = oracle.oracle(&oracle.bars(), &market.environment(), run.validation.clone(), &market.costs);
-        println!("oracle {:?}", evaluate(&o, &market.clocks[0]).sharpe_annual);
     }
+
+    /// The small model on 400 bars.
+    fn small(changes: &[(&str, f64)]) -> Self {
+        Self::new(market(Planted::new(400, 3)), params("", changes), &[])
+    }
+
+    /// A run of `params` on the first fold, with 100 updates.
+    fn run<'a>(&self, params: &'a Params, seed: u64) -> RunInput<'a> {
+        let fold = &self.market.folds[0];
+        RunInput {
+            params,
+            seed,
+            fold: 0,
+            train: fold.train.clone(),
+            validation: fold.validation.clone(),
+            costs: self.market.costs,
+            n_updates: 100,
+        }
+    }
+
+    /// Opens dead, empty lanes of a program.
+    fn open(&self, backend: &dyn Backend, program: &Program, n_lanes: usize) -> Box<dyn Session> {
+        let plan = Arc::new(backend.lower(program));
+        backend
+            .open(plan, &self.market.tables(program), n_lanes)
+            .unwrap()
+    }
+
+    /// Opens one live lane of the model's program with the setup's own configuration.
+    fn start(&self, backend: &dyn Backend, dtype: DType) -> Box<dyn Session> {
+        let program = self.model.program().with_precision(dtype, dtype);
+        let mut session = self.open(backend, &program, 1);
+        self.load(&mut *session, 0, &self.run(&self.params, 7));
+        session
+    }
+
+    fn load(&self, session: &mut dyn Session, lane: usize, run: &RunInput<'_>) {
+        session.load(LaneIdx(lane), &self.model.lane(run)).unwrap();
+        session.set_live(LaneIdx(lane), true);
+    }
+
+    /// A program with the model's states and tables and no phase.
+    fn states_only(&self) -> Program {
+        let model = self.model.program();
+        let mut program = Program::new(1);
+        program.states.clone_from(&model.states);
+        program.tables.clone_from(&model.tables);
+        program.blocks.clone_from(&model.blocks);
+        program
+    }
+
+    /// The scaled features of every fold and bar.
+    fn features(&self, program: &Program) -> Arc<Data> {
+        self.market
+            .tables(program)
+            .get(self.model.features)
+            .unwrap()
+            .clone()
+    }
+}
+
+fn read(session: &dyn Session, lane: usize, state: StateId) -> Vec<f64> {
+    session.read(LaneIdx(lane), state).unwrap().to_f64()
+}
+
+/// Every state of a lane, bit for bit.
+fn bits(session: &dyn Session, lane: usize) -> Vec<Vec<u64>> {
+    let states = 0..u32::try_from(session.plan().states.len()).unwrap();
+    let elements = |state| read(session, lane, StateId(state));
+    states
+        .map(|state| {
+            elements(state)
+                .iter()
+                .map(|value| value.to_bits())
+                .collect()
+        })
+        .collect()
+}
+
+/// Takes over every state of the lane of a training session.
+fn copy(from: &dyn Session, to: &mut dyn Session) {
+    for state in (0..u32::try_from(from.plan().states.len()).unwrap()).map(StateId) {
+        to.write(LaneIdx(0), state, &from.read(LaneIdx(0), state).unwrap())
+            .unwrap();
+    }
+}
+
+/// Computes values from the states of a training lane, at any moment.
+struct Probe {
+    session: Box<dyn Session>,
+    outputs: Vec<StateId>,
+}
+
+impl Probe {
+    fn new(
+        setup: &Setup,
+        backend: &dyn Backend,
+        dtype: DType,
+        build: impl Fn(&Program, &mut Builder<'_>) -> Vec<NodeId>,
+    ) -> Self {
+        let mut program = setup.states_only();
+        let outputs = append(&mut program, Section::Evaluate, build);
+        let program = program.with_precision(dtype, dtype);
+        let mut session = setup.open(backend, &program, 1);
+        setup.load(&mut *session, 0, &setup.run(&setup.params, 0));
+        Self { session, outputs }
+    }
+
+    fn copy(&mut self, from: &dyn Session) {
+        copy(from, &mut *self.session);
+    }
+
+    fn compute(&mut self) -> Vec<Vec<f64>> {
+        self.session.evaluate().unwrap();
+        self.outputs
+            .iter()
+            .map(|output| read(&*self.session, 0, *output))
+            .collect()
+    }
+}
+
+/// Appends a phase that keeps what `build` computes in new states.
+fn append(
+    program: &mut Program,
+    section: Section,
+    build: impl Fn(&Program, &mut Builder<'_>) -> Vec<NodeId>,
+) -> Vec<StateId> {
+    let mut graph = Graph::default();
+    let nodes = build(program, &mut Builder::new(&mut graph));
+    let outputs: Vec<StateId> = nodes
+        .iter()
+        .enumerate()
+        .map(|(i, node)| {
+            let node = graph.node(*node);
+            program.state(
+                &format!("output.{i}"),
+                node.shape.clone(),
+                node.dtype,
+                Init::Zero,
+            )
+        })
+        .collect();
+    program.phase(section, "compute", 1, |program, b| {
+        let store = |(state, value): (&StateId, NodeId)| Effect::Store {
+            state: *state,
+            value,
+            guard: None,
+        };
+        outputs.iter().zip(build(program, b)).map(store).collect()
+    });
+    outputs
+}
+
+/// Evaluates a graph on given inputs.
+fn compute(
+    backend: &dyn Backend,
+    inputs: &[(Shape, Data)],
+    build: impl Fn(&mut Builder<'_>, &[NodeId]) -> Vec<NodeId>,
+) -> Vec<Vec<f64>> {
+    let mut program = Program::new(1);
+    let declare = |(i, (shape, data)): (usize, &(Shape, Data))| {
+        let dtype = if matches!(data, Data::I32(_)) {
+            DType::I32
+        } else {
+            DType::F32
+        };
+        program.state(&format!("input.{i}"), shape.clone(), dtype, Init::Host)
+    };
+    let ids: Vec<StateId> = inputs.iter().enumerate().map(declare).collect();
+    let outputs = append(&mut program, Section::Init, |program, b| {
+        let nodes: Vec<NodeId> = ids.iter().map(|id| program.read(b, *id)).collect();
+        build(b, &nodes)
+    });
+    let plan = Arc::new(backend.lower(&program));
+    let mut session = backend.open(plan, &Tables::default(), 1).unwrap();
+    let values = ids
+        .iter()
+        .zip(inputs)
+        .map(|(id, (_, data))| (*id, data.clone()));
+    session.load(LaneIdx(0), &values.collect()).unwrap();
+    outputs
+        .iter()
+        .map(|output| read(&*session, 0, *output))
+        .collect()
+}
+
+/// Reproducible numbers in ±`scale`.
+fn noise(stream: &str, n: usize, scale: f32) -> Vec<f32> {
+    let mut out = vec![0.0; n];
+    crate::engine::rng::fill_uniform(11, 0, crate::engine::rng::stream_id(stream), &mut out);
+    out.iter().map(|u| scale * (2.0 * u - 1.0)).collect()
+}
+
+/// ‖a − b‖ / ‖b‖.
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
+}
+
+fn assert_within(values: &[f64], range: &Range<usize>, what: &str) {
+    let (low, high) = (range.start as f64, range.end as f64);
+    assert!(
+        values.iter().all(|value| low <= *value && *value < high),
+        "{what}: {values:?}"
+    );
 }

@@ -9,12 +9,9 @@ fn dense<R: Real>(p: &[R], reward: R, discount: R, support: Support<R>) -> Vec<R
     for (i, out) in out.iter_mut().enumerate() {
         for (j, &p) in p.iter().enumerate() {
             let z = support.z_min + index::<R>(j) * spacing;
-            let b = clamp(
-                (reward + discount * z - support.z_min) / spacing,
-                R::ZERO,
-                last,
-            );
-            *out += p * (R::ONE - (b - index(i)).abs()).max(R::ZERO);
+            let at = index::<R>(j);
+            let s = clamp((reward + (discount - R::ONE) * z) / spacing, -at, last - at);
+            *out += p * (R::ONE - (s + (at - index(i))).abs()).max(R::ZERO);
         }
     }
     out
