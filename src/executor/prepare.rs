@@ -49,7 +49,9 @@ impl PreparedPlan {
 
 impl std::fmt::Debug for PreparedPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PreparedPlan").field("key", &self.key()).finish_non_exhaustive()
+        f.debug_struct("PreparedPlan")
+            .field("key", &self.key())
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,7 +88,14 @@ impl Preparer {
         evaluate_in_f32: bool,
     ) -> Self {
         let plans = Mutex::new(HashMap::new());
-        Self { backend, market, kind: kind.to_owned(), searched, evaluate_in_f32, plans }
+        Self {
+            backend,
+            market,
+            kind: kind.to_owned(),
+            searched,
+            evaluate_in_f32,
+            plans,
+        }
     }
 
     /// Returns the device.
@@ -103,17 +112,29 @@ impl Preparer {
     pub fn plan(&self, params: &Params, precision: Precision) -> Arc<PreparedPlan> {
         let mut plans = self.plans.lock().expect("no thread panics holding it");
         let key = (precision, self.structure(params));
-        plans.entry(key).or_insert_with(|| Arc::new(self.build(params, precision))).clone()
+        plans
+            .entry(key)
+            .or_insert_with(|| Arc::new(self.build(params, precision)))
+            .clone()
     }
 
     fn build(&self, params: &Params, precision: Precision) -> PreparedPlan {
         let trainer = trainer(&self.kind, params, &self.searched, self.market.shape);
         let dtype = dtype_of(precision);
-        let act = if self.evaluate_in_f32 { DType::F32 } else { dtype };
+        let act = if self.evaluate_in_f32 {
+            DType::F32
+        } else {
+            dtype
+        };
         let program = trainer.program().with_precision(dtype, act);
         let plan = Arc::new(self.backend.lower(&program));
         let tables = self.market.tables(&program);
-        PreparedPlan { trainer, plan, tables, is_emulated: self.backend.is_emulated(dtype) }
+        PreparedPlan {
+            trainer,
+            plan,
+            tables,
+            is_emulated: self.backend.is_emulated(dtype),
+        }
     }
 
     /// Writes down what of a configuration shapes its program: structural values, and which parts

@@ -16,7 +16,9 @@ pub(super) fn run(shared: &Shared) {
     // Plans of which this executor has run an epoch.
     let mut warmed: HashSet<String> = HashSet::new();
     while let Some(plan) = shared.next_plan() {
-        let Some(mut pack) = open(shared, &plan) else { continue };
+        let Some(mut pack) = open(shared, &plan) else {
+            continue;
+        };
         if let Err(failure) = guarded(|| pack.run(&mut warmed)) {
             error!(kind = ?failure.kind, cause = failure.text, "a pack is lost");
             pack.fail_all(&failure);
@@ -34,13 +36,20 @@ fn open<'s>(shared: &'s Shared, plan: &Arc<PreparedPlan>) -> Option<Pack<'s>> {
             Err(failure) => failure,
         };
         if failure.kind == FailureKind::OutOfMemory && n_lanes > 1 {
-            debug!(cause = failure.text, n_lanes, "the pack does not fit, halving it");
+            debug!(
+                cause = failure.text,
+                n_lanes, "the pack does not fit, halving it"
+            );
             n_lanes /= 2;
             continue;
         }
         let taken = shared.take(plan.key(), 1);
         for trial in shared.begin(plan, n_lanes, taken) {
-            shared.end(trial.request.trial_id, TrialEnd::Failed(failure.clone()), vec![]);
+            shared.end(
+                trial.request.trial_id,
+                TrialEnd::Failed(failure.clone()),
+                vec![],
+            );
         }
         return None;
     }
@@ -53,21 +62,31 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, TrialF
         Ok(Err(cause)) => Err(failure_of(&cause)),
         Err(panic) => {
             let text = panic_text(panic.as_ref());
-            Err(TrialFailure { kind: FailureKind::Bug, text, bytes: None })
+            Err(TrialFailure {
+                kind: FailureKind::Bug,
+                text,
+                bytes: None,
+            })
         }
     }
 }
 
 fn failure_of(cause: &EngineError) -> TrialFailure {
     match cause {
-        EngineError::OutOfMemory { asked_bytes, free_bytes, .. } => TrialFailure {
+        EngineError::OutOfMemory {
+            asked_bytes,
+            free_bytes,
+            ..
+        } => TrialFailure {
             kind: FailureKind::OutOfMemory,
             text: cause.to_string(),
             bytes: Some((*asked_bytes, *free_bytes)),
         },
-        EngineError::BadValues { .. } => {
-            TrialFailure { kind: FailureKind::Bug, text: cause.to_string(), bytes: None }
-        }
+        EngineError::BadValues { .. } => TrialFailure {
+            kind: FailureKind::Bug,
+            text: cause.to_string(),
+            bytes: None,
+        },
     }
 }
 

@@ -9,12 +9,10 @@ use crate::executor::{
 };
 use crate::sampler::propose;
 use crate::spec::StudySpec;
-use crate::store::{
-    NewAttempt, NewConfiguration, Store, StudyLock, TrialEnd, WorkerId,
-};
+use crate::store::{NewAttempt, NewConfiguration, Store, StudyLock, TrialEnd, WorkerId};
 use crate::study::{
-    AttemptId, ConfigurationNumber, Precision, StudyState, TrialId, TrialState,
-    cohort_of, run_seed, watermark,
+    AttemptId, ConfigurationNumber, Precision, StudyState, TrialId, TrialState, cohort_of,
+    run_seed, watermark,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -115,7 +113,9 @@ impl Scheduler {
         options: PoolOptions,
         machine: Machine,
     ) -> Result<Self, SchedulerError> {
-        let worker_id = store.register_worker(&machine.host, PROGRAM_VERSION).await?;
+        let worker_id = store
+            .register_worker(&machine.host, PROGRAM_VERSION)
+            .await?;
         let history = store.load_study_history(opened.row.study_id).await?;
         Ok(Self {
             arms: opened.row.arms.clone(),
@@ -151,7 +151,9 @@ impl Scheduler {
         }
         if self.opened.row.state != StudyState::Running {
             let study_id = self.opened.row.study_id;
-            self.store.set_study_state(study_id, StudyState::Running, None).await?;
+            self.store
+                .set_study_state(study_id, StudyState::Running, None)
+                .await?;
             self.opened.row.state = StudyState::Running;
         }
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
@@ -184,7 +186,11 @@ impl Scheduler {
         stop: &mut watch::Receiver<bool>,
         report: &mut impl FnMut(Progress),
     ) -> Result<Ended, SchedulerError> {
-        let wall = self.spec.budget.wall_s.map_or(FAR_AWAY, Duration::from_secs);
+        let wall = self
+            .spec
+            .budget
+            .wall_s
+            .map_or(FAR_AWAY, Duration::from_secs);
         let wall = sleep_until(Instant::now() + wall);
         tokio::pin!(wall);
         let mut is_over_wall = false;
@@ -195,7 +201,11 @@ impl Scheduler {
             self.sample(pool).await?;
             if self.configurations.have_ended_below(self.limit) {
                 let is_cut = self.limit < self.spec.budget.configurations;
-                return Ok(if is_cut { Ended::WallLimit } else { Ended::Complete });
+                return Ok(if is_cut {
+                    Ended::WallLimit
+                } else {
+                    Ended::Complete
+                });
             }
             tokio::select! {
                 event = events.recv() => match event {
@@ -250,9 +260,15 @@ impl Scheduler {
                 .collect();
             let n_replicates = self.spec.budget.replicates;
             let study_id = self.opened.row.study_id;
-            let inserted =
-                self.store.insert_cohort(study_id, &cohort, &self.arms, n_replicates).await?;
-            debug!(first = numbers[0], n = numbers.len(), "a cohort was sampled");
+            let inserted = self
+                .store
+                .insert_cohort(study_id, &cohort, &self.arms, n_replicates)
+                .await?;
+            debug!(
+                first = numbers[0],
+                n = numbers.len(),
+                "a cohort was sampled"
+            );
             let mut trials = Vec::new();
             for (configuration, stored) in cohort.into_iter().zip(inserted) {
                 let waiting = stored.trials.iter().map(|trial| Trial {
@@ -263,7 +279,10 @@ impl Scheduler {
                     value: None,
                 });
                 let params = configuration.params;
-                let configuration = Configuration { params, trials: waiting.collect() };
+                let configuration = Configuration {
+                    params,
+                    trials: waiting.collect(),
+                };
                 trials.extend(configuration.trials.iter().map(|trial| trial.trial_id));
                 self.configurations.insert(stored.number.0, configuration);
             }
@@ -341,7 +360,8 @@ impl Scheduler {
 
     async fn start(&mut self, pack: StartedPack) -> Result<(), SchedulerError> {
         // The wall limit may have come after the executor took them.
-        let may_begin = |trial_id: &&TrialId| self.configurations.number_of(**trial_id) < self.limit;
+        let may_begin =
+            |trial_id: &&TrialId| self.configurations.number_of(**trial_id) < self.limit;
         let attempts: Vec<NewAttempt> = pack
             .trials
             .iter()
@@ -373,14 +393,19 @@ impl Scheduler {
                 self.n_begun += 1;
             }
         }
-        let is_running = |trial_id: &TrialId| {
-            self.configurations.trial(*trial_id).state == TrialState::Running
-        };
+        let is_running =
+            |trial_id: &TrialId| self.configurations.trial(*trial_id).state == TrialState::Running;
         // The executor is gone only if it panicked; its trials are requeued at the end.
-        let _ = pack.accepted.send(pack.trials.iter().map(is_running).collect());
-        let refused = attempts.iter().find(|attempt| !is_running(&attempt.trial_id));
+        let _ = pack
+            .accepted
+            .send(pack.trials.iter().map(is_running).collect());
+        let refused = attempts
+            .iter()
+            .find(|attempt| !is_running(&attempt.trial_id));
         refused.map_or(Ok(()), |attempt| {
-            Err(SchedulerError::Fenced { trial_id: attempt.trial_id })
+            Err(SchedulerError::Fenced {
+                trial_id: attempt.trial_id,
+            })
         })
     }
 
@@ -417,7 +442,11 @@ impl Scheduler {
         let trials = || self.configurations.trials_below(budget);
         let count = |keep: &dyn Fn(&Trial) -> bool| trials().filter(|trial| keep(trial)).count();
         let best = trials().filter_map(|trial| trial.value).reduce(|a, b| {
-            if self.spec.objective.direction.is_better(b, a) { b } else { a }
+            if self.spec.objective.direction.is_better(b, a) {
+                b
+            } else {
+                a
+            }
         });
         Progress {
             n_done: count(&|trial| trial.state.is_final()) as u64,
@@ -441,7 +470,10 @@ impl Scheduler {
         self.lock.release().await;
         let budget = self.spec.budget.configurations;
         let count = |keep: &dyn Fn(&Trial) -> bool| {
-            self.configurations.trials_below(budget).filter(|trial| keep(trial)).count() as u64
+            self.configurations
+                .trials_below(budget)
+                .filter(|trial| keep(trial))
+                .count() as u64
         };
         Ok(Summary {
             ended,

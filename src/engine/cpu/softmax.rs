@@ -8,9 +8,7 @@
 //!   distance would be NaN.
 
 use super::simd::{self, kernel};
-use super::sum::{
-    N_PARTIALS, add_all, add_all_products, fold, fold_tree, sum_kernel, tree,
-};
+use super::sum::{N_PARTIALS, add_all, add_all_products, fold, fold_tree, sum_kernel, tree};
 use super::{Rows, check_len};
 use crate::engine::real::Real;
 
