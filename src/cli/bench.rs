@@ -79,10 +79,14 @@ pub(super) async fn run(args: &BenchArgs, database_url: Option<&str>) -> Result<
         return output.records(&[report], STORE_SHOWN, "nothing");
     };
     if args.device != "cpu" {
-        return Err(CliError::Device { device: args.device.clone() });
+        return Err(CliError::Device {
+            device: args.device.clone(),
+        });
     }
     let precision = Precision::from(args.precision);
-    let n_lanes = args.lanes.map_or(setup::n_cores().get(), |lanes| lanes as usize);
+    let n_lanes = args
+        .lanes
+        .map_or(setup::n_cores().get(), |lanes| lanes as usize);
     let row = train(model, precision, n_lanes)?;
     output.table(&[row], SHOWN, "nothing")
 }
@@ -93,17 +97,31 @@ fn train(model: &str, precision: Precision, n_lanes: usize) -> Result<TrainRow, 
     let (kind, params) = parameters(model)?;
     let market = Arc::new(market()?);
     let backend = setup::cpu();
-    let preparer = Preparer::new(backend.clone(), market.clone(), kind, BTreeSet::new(), false);
+    let preparer = Preparer::new(
+        backend.clone(),
+        market.clone(),
+        kind,
+        BTreeSet::new(),
+        false,
+    );
     let plan = preparer.plan(&params, precision);
     let engine = |source| CliError::Engine { source };
-    let mut session = backend.open(plan.plan.clone(), &plan.tables, n_lanes).map_err(engine)?;
+    let mut session = backend
+        .open(plan.plan.clone(), &plan.tables, n_lanes)
+        .map_err(engine)?;
     let n_collected = warm(session.as_mut(), &plan, &market, &params, n_lanes)?;
     let learn = phase(&plan, "learn");
-    session.repeat(Section::Cycle, phase(&plan, "collect"), n_collected).map_err(engine)?;
-    session.repeat(Section::Cycle, learn, N_WARMUP).map_err(engine)?;
+    session
+        .repeat(Section::Cycle, phase(&plan, "collect"), n_collected)
+        .map_err(engine)?;
+    session
+        .repeat(Section::Cycle, learn, N_WARMUP)
+        .map_err(engine)?;
     let mut times_s = Vec::new();
     for _ in 0..N_RUNS {
-        let elapsed = session.repeat(Section::Cycle, learn, N_UPDATES).map_err(engine)?;
+        let elapsed = session
+            .repeat(Section::Cycle, learn, N_UPDATES)
+            .map_err(engine)?;
         times_s.push(elapsed.device.as_secs_f64());
     }
     times_s.sort_by(f64::total_cmp);
@@ -130,15 +148,31 @@ fn train(model: &str, precision: Precision, n_lanes: usize) -> Result<TrainRow, 
 /// Finds a preset by name.
 fn parameters(name: &str) -> Result<(&'static str, Params), CliError> {
     let catalogue: Vec<ModelSchema> = catalogue();
-    let known = || catalogue.iter().flat_map(|schema| schema.presets.iter().map(|p| p.0));
-    let found = catalogue.iter().find_map(|schema| Some((schema, schema.preset(name)?)));
+    let known = || {
+        catalogue
+            .iter()
+            .flat_map(|schema| schema.presets.iter().map(|p| p.0))
+    };
+    let found = catalogue
+        .iter()
+        .find_map(|schema| Some((schema, schema.preset(name)?)));
     let Some((schema, preset)) = found else {
         let known = known().collect::<Vec<_>>().join(", ");
-        return Err(CliError::Preset { name: name.to_owned(), known });
+        return Err(CliError::Preset {
+            name: name.to_owned(),
+            known,
+        });
     };
-    let defaults = schema.params.iter().map(|p| (p.name.to_owned(), p.default.clone()));
+    let defaults = schema
+        .params
+        .iter()
+        .map(|p| (p.name.to_owned(), p.default.clone()));
     let mut params: Params = defaults.collect();
-    params.extend(preset.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    params.extend(
+        preset
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone())),
+    );
     Ok((schema.kind, params))
 }
 
@@ -182,7 +216,9 @@ fn warm(
             n_updates: (N_WARMUP + N_RUNS * N_UPDATES) as u64,
         };
         let values = plan.trainer.lane(&run);
-        session.load(LaneIdx(lane), &values).map_err(|source| CliError::Engine { source })?;
+        session
+            .load(LaneIdx(lane), &values)
+            .map_err(|source| CliError::Engine { source })?;
         session.set_live(LaneIdx(lane), true);
     }
     let warmup = params.get("train.replay_warmup").and_then(Value::as_int);
@@ -192,5 +228,8 @@ fn warm(
 /// Finds a phase of the cycle.
 fn phase(plan: &PreparedPlan, name: &str) -> usize {
     let phases = plan.plan.section(Section::Cycle);
-    phases.iter().position(|phase| phase.name == name).expect("every model collects and learns")
+    phases
+        .iter()
+        .position(|phase| phase.name == name)
+        .expect("every model collects and learns")
 }

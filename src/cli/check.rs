@@ -12,7 +12,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Fewer runs per plan key than lanes: the pack is thin.
-const SHOWN: &[&str] = &["precision", "configurations", "runs", "lanes", "lane_mib", "pack_mib", "plan_key"];
+const SHOWN: &[&str] = &[
+    "precision",
+    "configurations",
+    "runs",
+    "lanes",
+    "lane_mib",
+    "pack_mib",
+    "plan_key",
+];
 
 /// One plan key.
 #[derive(Debug, Serialize)]
@@ -46,18 +54,20 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
             let prepared = preparer.plan(&params, *precision);
             let plan = &prepared.plan;
             let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
-            let row = rows.entry((arm, plan.digest.clone())).or_insert_with(|| PlanRow {
-                precision: Precision::as_str(*precision),
-                configurations: 0,
-                runs: 0,
-                lanes: options.n_lanes.get(),
-                lane_mib: mib(plan.lane_bytes),
-                pack_mib: mib(plan.lane_bytes * options.n_lanes.get()),
-                launches_per_epoch: plan.n_launches(Section::Begin)
-                    + plan.n_cycles * plan.n_launches(Section::Cycle)
-                    + plan.n_launches(Section::Evaluate),
-                plan_key: plan.digest.chars().take(12).collect(),
-            });
+            let row = rows
+                .entry((arm, plan.digest.clone()))
+                .or_insert_with(|| PlanRow {
+                    precision: Precision::as_str(*precision),
+                    configurations: 0,
+                    runs: 0,
+                    lanes: options.n_lanes.get(),
+                    lane_mib: mib(plan.lane_bytes),
+                    pack_mib: mib(plan.lane_bytes * options.n_lanes.get()),
+                    launches_per_epoch: plan.n_launches(Section::Begin)
+                        + plan.n_cycles * plan.n_launches(Section::Cycle)
+                        + plan.n_launches(Section::Evaluate),
+                    plan_key: plan.digest.chars().take(12).collect(),
+                });
             row.configurations += 1;
             row.runs += market.folds.len() as u64;
         }

@@ -22,11 +22,21 @@ struct Finding {
 
 impl Finding {
     fn good(what: &'static str, finding: String) -> Self {
-        Self { what, works: true, finding, remedy: String::new() }
+        Self {
+            what,
+            works: true,
+            finding,
+            remedy: String::new(),
+        }
     }
 
     fn bad(what: &'static str, finding: String, remedy: &str) -> Self {
-        Self { what, works: false, finding, remedy: remedy.to_owned() }
+        Self {
+            what,
+            works: false,
+            finding,
+            remedy: remedy.to_owned(),
+        }
     }
 }
 
@@ -67,7 +77,10 @@ async fn database(database_url: Option<&str>) -> Vec<Finding> {
         Ok(store) => match store.database_info().await {
             Ok(info) => Finding::good(
                 "database",
-                format!("Postgres {}, schema version {}", info.server_version, info.schema_version),
+                format!(
+                    "Postgres {}, schema version {}",
+                    info.server_version, info.schema_version
+                ),
             ),
             Err(error) => Finding::bad("database", chain(&error), "look at its log"),
         },

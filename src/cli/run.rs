@@ -62,7 +62,8 @@ pub(super) async fn run(
                 None => format!("{} failed", report.n_failed),
             };
             let start = || Progress::start(&spec.name, report.n_done, report.n_total, is_quiet);
-            bar.get_or_insert_with(start).update(report.n_done, &message);
+            bar.get_or_insert_with(start)
+                .update(report.n_done, &message);
         })
         .await?;
     if let Some(bar) = bar {
@@ -89,7 +90,9 @@ async fn forget(store: &Store, name: &str) -> Result<(), CliError> {
 fn tell(name: &str, opened: &scheduler::Opened) {
     if !opened.requeued.is_empty() {
         let n = opened.requeued.len();
-        progress::line(&format!("{name}: {n} trials that an earlier run left go back to waiting"));
+        progress::line(&format!(
+            "{name}: {n} trials that an earlier run left go back to waiting"
+        ));
     }
     if !opened.reopened.is_empty() {
         let n = opened.reopened.len();
@@ -103,7 +106,12 @@ fn ending(summary: &Summary) -> String {
         Ended::WallLimit => "stopped by the wall limit; the same command goes on",
         Ended::Stopped => "stopped; the same command goes on",
     };
-    let Summary { n_valued, n_degenerate, n_failed, .. } = summary;
+    let Summary {
+        n_valued,
+        n_degenerate,
+        n_failed,
+        ..
+    } = summary;
     format!("{what}: {n_valued} with a value, {n_degenerate} degenerate, {n_failed} failed")
 }
 

@@ -32,11 +32,14 @@ const EXECUTORS_AUTO: usize = 2;
 ///
 /// - `name`: the study's, instead of the file's.
 pub(super) fn read_sweep(path: &Path, name: Option<&str>) -> Result<StudySpec, CliError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| CliError::Sweep { path: path.to_owned(), source })?;
-    let mut spec = spec::parse(&text, path, &catalogue()).map_err(|diagnostics| {
-        CliError::Diagnostics { text: diagnostics.render(std::io::stderr().is_terminal()) }
+    let text = std::fs::read_to_string(path).map_err(|source| CliError::Sweep {
+        path: path.to_owned(),
+        source,
     })?;
+    let mut spec =
+        spec::parse(&text, path, &catalogue()).map_err(|diagnostics| CliError::Diagnostics {
+            text: diagnostics.render(std::io::stderr().is_terminal()),
+        })?;
     let today = chrono::Local::now().format("%Y-%m-%d").to_string();
     spec.name = expand_date(name.unwrap_or(&spec.name), &today);
     Ok(spec)
@@ -46,15 +49,37 @@ pub(super) fn read_sweep(path: &Path, name: Option<&str>) -> Result<StudySpec, C
 pub(super) fn load_bars(spec: &StudySpec, sweep: &Path) -> Result<Bars, MarketError> {
     match &spec.data.source {
         DataSource::Csv { columns, .. } => {
-            let path = spec.data.source.path_from(sweep).expect("a CSV source has a path");
+            let path = spec
+                .data
+                .source
+                .path_from(sweep)
+                .expect("a CSV source has a path");
             let time_zone = spec.data.time_zone.clone();
-            csv::load(&path, &CsvOptions { columns: columns.clone(), time_zone })
+            csv::load(
+                &path,
+                &CsvOptions {
+                    columns: columns.clone(),
+                    time_zone,
+                },
+            )
         }
-        DataSource::Synthetic { bars, seed, rho, shuffled: is_shuffled } => {
-            let planted = Planted { rho: *rho, ..Planted::new(*bars as usize, *seed) };
+        DataSource::Synthetic {
+            bars,
+            seed,
+            rho,
+            shuffled: is_shuffled,
+        } => {
+            let planted = Planted {
+                rho: *rho,
+                ..Planted::new(*bars as usize, *seed)
+            };
             planted.check()?;
             let bars = planted.bars();
-            Ok(if *is_shuffled { shuffled(&bars, *seed) } else { bars })
+            Ok(if *is_shuffled {
+                shuffled(&bars, *seed)
+            } else {
+                bars
+            })
         }
     }
 }
@@ -71,13 +96,16 @@ pub(super) fn market(spec: &StudySpec, bars: &Bars) -> Result<MarketData, Market
         allow_single_fold: spec.objective.metric.n_folds_min() == 1,
         window: match spec.split.window {
             TrainWindow::Expanding => Window::Expanding,
-            TrainWindow::Rolling { train_bars } => {
-                Window::Rolling { train_bars: train_bars as usize }
-            }
+            TrainWindow::Rolling { train_bars } => Window::Rolling {
+                train_bars: train_bars as usize,
+            },
         },
         validation_bars: spec.split.validation_bars as usize,
         holdout_bars: spec.split.holdout_bars as usize,
-        purge: spec.split.purge_bars.map_or(Purge::Auto, |bars| Purge::Bars(bars as usize)),
+        purge: spec
+            .split
+            .purge_bars
+            .map_or(Purge::Auto, |bars| Purge::Bars(bars as usize)),
     };
     let options = MarketOptions {
         bar: BarLength::parse(spec.data.bar.as_str())?,
@@ -85,7 +113,11 @@ pub(super) fn market(spec: &StudySpec, bars: &Bars) -> Result<MarketData, Market
             SpecCalendar::UsEquity => Calendar::UsEquity,
             SpecCalendar::Custom { bars_per_year } => Calendar::custom(bars_per_year)?,
         },
-        flatten: if spec.market.flatten { Flatten::Auto } else { Flatten::Never },
+        flatten: if spec.market.flatten {
+            Flatten::Auto
+        } else {
+            Flatten::Never
+        },
         capital: spec.market.capital,
         costs,
         split,
@@ -109,8 +141,7 @@ pub(super) fn preparer(
     backend: Arc<dyn Backend>,
     market: Arc<MarketData>,
 ) -> Preparer {
-    let searched: BTreeSet<String> =
-        spec.space.iter().map(|param| param.name.clone()).collect();
+    let searched: BTreeSet<String> = spec.space.iter().map(|param| param.name.clone()).collect();
     let evaluate_in_f32 = spec.precision.evaluate_in == EvaluateIn::F32;
     Preparer::new(backend, market, &spec.kind, searched, evaluate_in_f32)
 }
@@ -123,9 +154,10 @@ pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
     let lanes_auto = n_cores().get().next_multiple_of(folds);
     let executors = &spec.executors;
     PoolOptions {
-        n_executors: executors
-            .per_device
-            .map_or(NonZeroUsize::new(EXECUTORS_AUTO).expect("not zero"), nonzero),
+        n_executors: executors.per_device.map_or(
+            NonZeroUsize::new(EXECUTORS_AUTO).expect("not zero"),
+            nonzero,
+        ),
         n_lanes: executors
             .lanes
             .map_or(NonZeroUsize::new(lanes_auto).expect("not zero"), nonzero),
@@ -139,8 +171,16 @@ pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
 /// Memory that new allocations may use; without /proc, as if there were no bound.
 pub(super) fn memory_available_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| {
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
     kib.map_or(u64::MAX, |kib| kib * 1024)
 }
 
@@ -148,7 +188,11 @@ pub(super) fn memory_available_bytes() -> u64 {
 pub(super) fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "unknown".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 /// The widest instruction set that the kernels use here, the CPU's "driver".

@@ -10,7 +10,11 @@ use super::graph::{Builder, DType, Graph, NodeId, Shape};
 /// # Panics
 /// If `loss` is not a scalar, a defect of the model that builds the graph.
 pub fn grad(graph: &mut Graph, loss: NodeId, wrt: &[NodeId]) -> Vec<Option<NodeId>> {
-    assert_eq!(graph.node(loss).shape, Shape::default(), "a loss is a scalar");
+    assert_eq!(
+        graph.node(loss).shape,
+        Shape::default(),
+        "a loss is a scalar"
+    );
     let one = Builder::new(graph).constant(Shape::default(), &[1.0], DType::F32);
     gradients(graph, &[(loss, one)], wrt)
 }
@@ -65,7 +69,12 @@ fn depends_on(graph: &Graph, wrt: &[NodeId], n: usize) -> Vec<bool> {
         depends[id.idx()] = true;
     }
     for id in graph.ids().take(n) {
-        if graph.node(id).inputs.iter().any(|input| depends[input.idx()]) {
+        if graph
+            .node(id)
+            .inputs
+            .iter()
+            .any(|input| depends[input.idx()])
+        {
             depends[id.idx()] = true;
         }
     }

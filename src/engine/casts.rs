@@ -25,7 +25,12 @@ pub fn apply(
     dtype: DType,
     blocks: &[StateId],
 ) -> (Graph, Vec<NodeId>) {
-    Pass { dtype, blocks, arguments: &[] }.run(graph, roots)
+    Pass {
+        dtype,
+        blocks,
+        arguments: &[],
+    }
+    .run(graph, roots)
 }
 
 struct Pass<'a> {
@@ -74,15 +79,31 @@ impl Pass<'_> {
                 node.op.clone()
             }
             Op::Cast(to) if b.dtype(inputs[0]) == *to => return inputs[0],
-            Op::Leaf(Leaf::Argument { position, shape, dtype }) => {
-                let dtype = self.arguments.get(*position as usize).copied().unwrap_or(*dtype);
-                Op::Leaf(Leaf::Argument { position: *position, shape: shape.clone(), dtype })
+            Op::Leaf(Leaf::Argument {
+                position,
+                shape,
+                dtype,
+            }) => {
+                let dtype = self
+                    .arguments
+                    .get(*position as usize)
+                    .copied()
+                    .unwrap_or(*dtype);
+                Op::Leaf(Leaf::Argument {
+                    position: *position,
+                    shape: shape.clone(),
+                    dtype,
+                })
             }
             Op::Recur(op) => Op::Recur(self.recur(&mut b, op, &mut inputs)),
             other => other.clone(),
         };
         let id = target.push(op, inputs).expect("casts keep shapes");
-        if self.is_shadowed(node) { Builder::new(target).cast(id, self.dtype) } else { id }
+        if self.is_shadowed(node) {
+            Builder::new(target).cast(id, self.dtype)
+        } else {
+            id
+        }
     }
 
     /// Rewrites a loop's body: carries stay F32, other arguments take their operands' types.
@@ -91,12 +112,18 @@ impl Pass<'_> {
             *carry = b.cast(*carry, DType::F32);
         }
         let arguments: Vec<DType> = inputs.iter().map(|input| b.dtype(*input)).collect();
-        let body = Pass { dtype: self.dtype, blocks: self.blocks, arguments: &arguments };
+        let body = Pass {
+            dtype: self.dtype,
+            blocks: self.blocks,
+            arguments: &arguments,
+        };
         op.map_body(|graph, roots| body.run(graph, roots))
     }
 
     fn is_shadowed(&self, node: &Node) -> bool {
-        let Op::Leaf(Leaf::State { id, .. }) = &node.op else { return false };
+        let Op::Leaf(Leaf::State { id, .. }) = &node.op else {
+            return false;
+        };
         self.dtype == DType::Bf16 && self.blocks.contains(id)
     }
 
@@ -112,7 +139,9 @@ impl Pass<'_> {
 /// Copies a node and what it needs without casts.
 fn plain(graph: &Graph, root: NodeId, target: &mut Graph) -> NodeId {
     let image = graph.rewrite(&[root], target, |target, node, inputs| {
-        target.push(node.op.clone(), inputs).expect("the graph was verified")
+        target
+            .push(node.op.clone(), inputs)
+            .expect("the graph was verified")
     });
     image[root.idx()].expect("the root is needed")
 }

@@ -82,8 +82,12 @@ pub enum Section {
 }
 
 /// All sections, in order.
-pub const SECTIONS: [Section; 4] =
-    [Section::Init, Section::Begin, Section::Cycle, Section::Evaluate];
+pub const SECTIONS: [Section; 4] = [
+    Section::Init,
+    Section::Begin,
+    Section::Cycle,
+    Section::Evaluate,
+];
 
 /// A complete training program of one run.
 #[derive(Debug, Clone, Default)]
@@ -105,7 +109,10 @@ pub struct Program {
 impl Program {
     /// Starts a program of `n_cycles` cycles an epoch.
     pub fn new(n_cycles: usize) -> Self {
-        Self { n_cycles, ..Self::default() }
+        Self {
+            n_cycles,
+            ..Self::default()
+        }
     }
 
     /// Declares a state.
@@ -117,14 +124,23 @@ impl Program {
         init: Init,
     ) -> StateId {
         let id = StateId(u32::try_from(self.states.len()).expect("few states"));
-        self.states.push(StateDecl { name: name.to_owned(), shape: shape.into(), dtype, init });
+        self.states.push(StateDecl {
+            name: name.to_owned(),
+            shape: shape.into(),
+            dtype,
+            init,
+        });
         id
     }
 
     /// Declares a table.
     pub fn table(&mut self, name: &str, shape: impl Into<Shape>, dtype: DType) -> TableId {
         let id = TableId(u32::try_from(self.tables.len()).expect("few tables"));
-        self.tables.push(TableDecl { name: name.to_owned(), shape: shape.into(), dtype });
+        self.tables.push(TableDecl {
+            name: name.to_owned(),
+            shape: shape.into(),
+            dtype,
+        });
         id
     }
 
@@ -167,7 +183,12 @@ impl Program {
     ) {
         let mut graph = Graph::default();
         let effects = build(self, &mut Builder::new(&mut graph));
-        let phase = Phase { name: name.to_owned(), repeats, graph, effects };
+        let phase = Phase {
+            name: name.to_owned(),
+            repeats,
+            graph,
+            effects,
+        };
         self.check(&phase);
         self.section_mut(section).push(phase);
     }
@@ -198,12 +219,20 @@ impl Program {
     pub fn with_precision(&self, train: DType, evaluate: DType) -> Self {
         let mut copy = self.clone();
         for section in SECTIONS {
-            let dtype = if section == Section::Evaluate { evaluate } else { train };
+            let dtype = if section == Section::Evaluate {
+                evaluate
+            } else {
+                train
+            };
             for phase in copy.section_mut(section) {
                 let roots = phase.roots();
                 let (graph, images) = casts::apply(&phase.graph, &roots, dtype, &self.blocks);
                 let image: HashMap<NodeId, NodeId> = roots.into_iter().zip(images).collect();
-                phase.effects = phase.effects.iter().map(|e| e.map_nodes(|id| image[&id])).collect();
+                phase.effects = phase
+                    .effects
+                    .iter()
+                    .map(|e| e.map_nodes(|id| image[&id]))
+                    .collect();
                 phase.graph = graph;
             }
         }
@@ -212,7 +241,10 @@ impl Program {
 
     /// Digests everything structural: hexadecimal SHA-256. Equal digests may share a pack.
     pub fn digest(&self) -> String {
-        let mut text = format!("{:?}{:?}{:?}{}", self.states, self.tables, self.blocks, self.n_cycles);
+        let mut text = format!(
+            "{:?}{:?}{:?}{}",
+            self.states, self.tables, self.blocks, self.n_cycles
+        );
         for section in SECTIONS {
             for phase in self.section(section) {
                 let _ = write!(text, "{section:?}{phase:?}");
@@ -245,10 +277,18 @@ impl Program {
                 Leaf::Constant { .. } => continue,
             };
             let got = (&node.shape, node.dtype);
-            assert!(got == declared, "{}: {name} is {declared:?}, read as {got:?}", phase.name);
+            assert!(
+                got == declared,
+                "{}: {name} is {declared:?}, read as {got:?}",
+                phase.name
+            );
         }
         for effect in &phase.effects {
-            Fit { program: self, phase }.effect(effect);
+            Fit {
+                program: self,
+                phase,
+            }
+            .effect(effect);
         }
     }
 }
@@ -262,12 +302,21 @@ struct Fit<'a> {
 impl Fit<'_> {
     fn effect(&self, effect: &Effect) {
         match effect {
-            Effect::Store { state, value, guard } => {
+            Effect::Store {
+                state,
+                value,
+                guard,
+            } => {
                 let (shape, dtype) = self.state(*state);
                 self.node("value of a store", *value, shape, dtype);
                 self.guard(*guard);
             }
-            Effect::RingPush { state, row, value, guard } => {
+            Effect::RingPush {
+                state,
+                row,
+                value,
+                guard,
+            } => {
                 let (shape, dtype) = self.state(*state);
                 assert!(shape.rank() > 0, "{}: a ring has rows", self.phase.name);
                 self.node("pushed row", *value, &Shape(shape.0[1..].to_vec()), dtype);
@@ -291,7 +340,12 @@ impl Fit<'_> {
             } => {
                 let (shape, dtype) = self.state(*param);
                 for block in [*m, *v].into_iter().chain(target.map(|(block, _)| block)) {
-                    assert_eq!(self.state(block), (shape, dtype), "{}: Adam", self.phase.name);
+                    assert_eq!(
+                        self.state(block),
+                        (shape, dtype),
+                        "{}: Adam",
+                        self.phase.name
+                    );
                 }
                 self.node("gradient", *grad, shape, DType::F32);
                 self.node("step", *step, &Shape::default(), DType::I32);
@@ -303,7 +357,15 @@ impl Fit<'_> {
                 }
                 self.guard(*guard);
             }
-            Effect::SpectralNorm { param, u, v, matrices, sigma_max, n_iterations, guard } => {
+            Effect::SpectralNorm {
+                param,
+                u,
+                v,
+                matrices,
+                sigma_max,
+                n_iterations,
+                guard,
+            } => {
                 let [param, u, v] = [*param, *u, *v].map(|id| self.state(id).0.n_elements());
                 let fits = |m: &Matrix| {
                     m.offset + m.rows * m.cols <= param
@@ -311,7 +373,11 @@ impl Fit<'_> {
                         && m.v_offset + m.cols <= v
                 };
                 let all_fit = matrices.iter().all(fits) && *n_iterations > 0;
-                assert!(all_fit, "{}: {matrices:?} of {param} elements", self.phase.name);
+                assert!(
+                    all_fit,
+                    "{}: {matrices:?} of {param} elements",
+                    self.phase.name
+                );
                 self.scalar("bound", *sigma_max);
                 self.guard(*guard);
             }
@@ -328,7 +394,9 @@ impl Fit<'_> {
         assert!(
             node.shape == *shape && node.dtype == dtype,
             "{}: the {what} is {:?}{}, expected {dtype:?}{shape}",
-            self.phase.name, node.dtype, node.shape
+            self.phase.name,
+            node.dtype,
+            node.shape
         );
     }
 

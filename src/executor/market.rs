@@ -65,14 +65,25 @@ impl MarketData {
             lookback_bars: 1,
         };
         let Split { folds, holdout, .. } = split(&options.split, &frame)?;
-        let scalers: Vec<Scaler> =
-            folds.iter().map(|fold| Scaler::fit(&table, fold.train.clone())).collect();
+        let scalers: Vec<Scaler> = folds
+            .iter()
+            .map(|fold| Scaler::fit(&table, fold.train.clone()))
+            .collect();
         let clock = |fold: &Fold| {
             ReturnClock::new(bars, options.bar, options.calendar, fold.validation.clone())
         };
-        let n_evaluate_max = folds.iter().map(|fold| fold.validation.len()).max().unwrap_or(0);
-        let environment =
-            tables::env_table(bars, options.bar, options.calendar, options.flatten, options.capital);
+        let n_evaluate_max = folds
+            .iter()
+            .map(|fold| fold.validation.len())
+            .max()
+            .unwrap_or(0);
+        let environment = tables::env_table(
+            bars,
+            options.bar,
+            options.calendar,
+            options.flatten,
+            options.capital,
+        );
         Ok(Self {
             shape: MarketShape::new(&table, folds.len(), n_evaluate_max),
             clocks: folds.iter().map(clock).collect(),
@@ -88,9 +99,10 @@ impl MarketData {
     /// Returns the tables that a program declares.
     pub fn tables(&self, program: &Program) -> Tables {
         let mut tables = Tables::default();
-        for (name, data) in
-            [(TABLE_FEATURES, &self.features), (TABLE_ENVIRONMENT, &self.environment)]
-        {
+        for (name, data) in [
+            (TABLE_FEATURES, &self.features),
+            (TABLE_ENVIRONMENT, &self.environment),
+        ] {
             if let Some(id) = program.table_named(name) {
                 tables.insert(id, data.clone());
             }

@@ -50,7 +50,10 @@ impl<'s> Pack<'s> {
         plan: &SharedPlan,
         n_lanes: usize,
     ) -> Result<Self, EngineError> {
-        let session = shared.preparer.backend().open(plan.plan.clone(), &plan.tables, n_lanes)?;
+        let session = shared
+            .preparer
+            .backend()
+            .open(plan.plan.clone(), &plan.tables, n_lanes)?;
         Ok(Self {
             shared,
             plan: plan.clone(),
@@ -82,7 +85,8 @@ impl<'s> Pack<'s> {
         self.waiting_runs.clear();
         self.lanes.fill(None);
         for trial_id in std::mem::take(&mut self.trials).into_keys() {
-            self.shared.end(trial_id, TrialEnd::Failed(failure.clone()), Vec::new());
+            self.shared
+                .end(trial_id, TrialEnd::Failed(failure.clone()), Vec::new());
         }
     }
 
@@ -113,10 +117,12 @@ impl<'s> Pack<'s> {
         for prepared in self.shared.begin(&self.plan, self.lanes.len(), taken) {
             let trial_id = prepared.request.trial_id;
             let n_folds = prepared.request.seeds.len();
-            self.waiting_runs.extend((0..n_folds).map(|fold| (trial_id, fold)));
+            self.waiting_runs
+                .extend((0..n_folds).map(|fold| (trial_id, fold)));
             let options = &self.shared.options;
             let tracker = Tracker::new(options.objective, n_folds, options.n_epochs);
-            self.trials.insert(trial_id, ActiveTrial { prepared, tracker });
+            self.trials
+                .insert(trial_id, ActiveTrial { prepared, tracker });
         }
     }
 
@@ -133,10 +139,16 @@ impl<'s> Pack<'s> {
             costs: market.costs,
             n_updates: u64::from(self.shared.options.n_epochs) * steps_per_epoch as u64,
         };
-        self.session.load(LaneIdx(lane), &self.plan.trainer.lane(&run))?;
+        self.session
+            .load(LaneIdx(lane), &self.plan.trainer.lane(&run))?;
         self.session.set_live(LaneIdx(lane), true);
-        self.lanes[lane] =
-            Some(LaneRun { trial_id, fold, epoch: 0, n_updates: 0, n_env_steps: 0 });
+        self.lanes[lane] = Some(LaneRun {
+            trial_id,
+            fold,
+            epoch: 0,
+            n_updates: 0,
+            n_env_steps: 0,
+        });
         debug!(%trial_id, fold, lane, "a run enters its lane");
         Ok(())
     }
@@ -148,10 +160,14 @@ impl<'s> Pack<'s> {
             let train = self.session.train(self.plan.trainer.n_cycles())?;
             let evaluate = self.session.evaluate()?;
             drop(turn);
-            Elapsed { device: train.device + evaluate.device, wall: train.wall + evaluate.wall }
+            Elapsed {
+                device: train.device + evaluate.device,
+                wall: train.wall + evaluate.wall,
+            }
         };
-        let live: Vec<usize> =
-            (0..self.lanes.len()).filter(|lane| self.lanes[*lane].is_some()).collect();
+        let live: Vec<usize> = (0..self.lanes.len())
+            .filter(|lane| self.lanes[*lane].is_some())
+            .collect();
         let mut reports = Vec::new();
         let mut diverged = Vec::new();
         for lane in &live {
@@ -168,7 +184,14 @@ impl<'s> Pack<'s> {
                 "loss or gradient was not finite in epoch {epoch} of fold {fold}; a smaller \
                  train.lr or train.max_grad_norm may help"
             );
-            self.fail(trial_id, TrialFailure { kind: FailureKind::Diverged, text, bytes: None });
+            self.fail(
+                trial_id,
+                TrialFailure {
+                    kind: FailureKind::Diverged,
+                    text,
+                    bytes: None,
+                },
+            );
         }
         self.advance(&live);
         Ok(())
@@ -197,7 +220,10 @@ impl<'s> Pack<'s> {
         let market = self.shared.preparer.market();
         let series = series(&evaluation, market.folds[run.fold].validation.len());
         let figures = evaluate(&series, &market.clocks[run.fold]);
-        let trial = self.trials.get_mut(&run.trial_id).expect("a run's trial is in the pack");
+        let trial = self
+            .trials
+            .get_mut(&run.trial_id)
+            .expect("a run's trial is in the pack");
         let snapshot = Snapshot {
             figures: figures.clone(),
             cost: series.cost.iter().sum(),
@@ -223,7 +249,9 @@ impl<'s> Pack<'s> {
     }
 
     fn has_diverged(&self, lane: usize) -> Result<bool, EngineError> {
-        let flag = self.session.read(LaneIdx(lane), self.plan.trainer.readout().diverged)?;
+        let flag = self
+            .session
+            .read(LaneIdx(lane), self.plan.trainer.readout().diverged)?;
         Ok(flag.to_f64().iter().any(|value| *value != 0.0))
     }
 
@@ -238,13 +266,16 @@ impl<'s> Pack<'s> {
                 *lane = None;
             }
         }
-        self.shared.end(trial_id, TrialEnd::Failed(failure), Vec::new());
+        self.shared
+            .end(trial_id, TrialEnd::Failed(failure), Vec::new());
     }
 
     /// Moves live lanes to their next epoch, frees finished ones, ends finished trials.
     fn advance(&mut self, live: &[usize]) {
         for lane in live {
-            let Some(run) = &mut self.lanes[*lane] else { continue };
+            let Some(run) = &mut self.lanes[*lane] else {
+                continue;
+            };
             run.epoch += 1;
             if run.epoch == self.shared.options.n_epochs {
                 self.lanes[*lane] = None;

@@ -64,7 +64,10 @@ impl Shared {
             if queue.is_closed {
                 return None;
             }
-            queue = self.changed.wait(queue).expect("no thread panics holding it");
+            queue = self
+                .changed
+                .wait(queue)
+                .expect("no thread panics holding it");
         }
     }
 
@@ -109,14 +112,25 @@ impl Shared {
         };
         // Nobody listens only when the study is over; then nothing may start.
         let is_sent = self.events.blocking_send(Event::Start(start)).is_ok();
-        let answer = if is_sent { answer.blocking_recv().unwrap_or_default() } else { Vec::new() };
-        let accepted = taken.into_iter().zip(answer).filter(|(_, is_accepted)| *is_accepted);
+        let answer = if is_sent {
+            answer.blocking_recv().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let accepted = taken
+            .into_iter()
+            .zip(answer)
+            .filter(|(_, is_accepted)| *is_accepted);
         accepted.map(|(trial, _)| trial).collect()
     }
 
     /// Reports the end of a trial that has begun.
     pub(super) fn end(&self, trial_id: TrialId, end: TrialEnd, folds: Vec<FoldResult>) {
-        let report = TrialReport { trial_id, end, folds };
+        let report = TrialReport {
+            trial_id,
+            end,
+            folds,
+        };
         // As above: nobody listens only when the study is over.
         let _ = self.events.blocking_send(Event::Done(Box::new(report)));
     }
@@ -160,11 +174,15 @@ impl Pool {
             queue: Mutex::default(),
             changed: Condvar::new(),
         });
-        let mut pool = Self { shared, threads: Vec::new() };
+        let mut pool = Self {
+            shared,
+            threads: Vec::new(),
+        };
         for idx in 0..options.n_executors.get() {
             let shared = pool.shared.clone();
             let builder = std::thread::Builder::new().name(format!("executor-{idx}"));
-            pool.threads.push(builder.spawn(move || thread::run(&shared))?);
+            pool.threads
+                .push(builder.spawn(move || thread::run(&shared))?);
         }
         Ok(pool)
     }

@@ -46,7 +46,9 @@ impl PreparedPlan {
 
 impl std::fmt::Debug for PreparedPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PreparedPlan").field("key", &self.key()).finish_non_exhaustive()
+        f.debug_struct("PreparedPlan")
+            .field("key", &self.key())
+            .finish_non_exhaustive()
     }
 }
 
@@ -82,7 +84,14 @@ impl Preparer {
         evaluate_in_f32: bool,
     ) -> Self {
         let plans = Mutex::new(HashMap::new());
-        Self { backend, market, kind: kind.to_owned(), searched, evaluate_in_f32, plans }
+        Self {
+            backend,
+            market,
+            kind: kind.to_owned(),
+            searched,
+            evaluate_in_f32,
+            plans,
+        }
     }
 
     /// Returns the device.
@@ -99,14 +108,23 @@ impl Preparer {
     pub fn plan(&self, params: &Params, precision: Precision) -> Arc<PreparedPlan> {
         let trainer = trainer(&self.kind, params, &self.searched, self.market.shape);
         let dtype = dtype_of(precision);
-        let evaluate = if self.evaluate_in_f32 { DType::F32 } else { dtype };
+        let evaluate = if self.evaluate_in_f32 {
+            DType::F32
+        } else {
+            dtype
+        };
         let program = trainer.program().with_precision(dtype, evaluate);
         let mut plans = self.plans.lock().expect("no thread panics holding it");
         let entry = plans.entry(program.digest()).or_insert_with(|| {
             let plan = Arc::new(self.backend.lower(&program));
             let tables = self.market.tables(&program);
             let is_emulated = self.backend.is_emulated(dtype);
-            Arc::new(PreparedPlan { trainer, plan, tables, is_emulated })
+            Arc::new(PreparedPlan {
+                trainer,
+                plan,
+                tables,
+                is_emulated,
+            })
         });
         entry.clone()
     }

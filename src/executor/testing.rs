@@ -141,7 +141,11 @@ impl Session for ScriptedSession {
 
 /// What a device without memory says.
 pub(crate) fn out_of_memory() -> EngineError {
-    EngineError::OutOfMemory { device: "scripted".to_owned(), asked_bytes: 4096, free_bytes: 1024 }
+    EngineError::OutOfMemory {
+        device: "scripted".to_owned(),
+        asked_bytes: 4096,
+        free_bytes: 1024,
+    }
 }
 
 /// Bars with a holdout of 100 at their end.
@@ -184,8 +188,10 @@ pub(crate) fn params(lr: f64) -> Params {
         ("train.replay_capacity_max", 128),
         ("train.replay_warmup", 16),
     ];
-    let mut params: Params =
-        whole.iter().map(|(name, n)| ((*name).to_owned(), Value::Int(*n))).collect();
+    let mut params: Params = whole
+        .iter()
+        .map(|(name, n)| ((*name).to_owned(), Value::Int(*n)))
+        .collect();
     params.insert("train.lr".to_owned(), Value::Float(lr));
     params
 }
@@ -196,7 +202,9 @@ pub(crate) fn request(id: i64, precision: Precision) -> TrialRequest {
         trial_id: TrialId(id),
         params: params(1e-3 * (id + 1) as f64),
         precision,
-        seeds: (0..N_FOLDS as u64).map(|fold| 100 * id.cast_unsigned() + fold).collect(),
+        seeds: (0..N_FOLDS as u64)
+            .map(|fold| 100 * id.cast_unsigned() + fold)
+            .collect(),
     }
 }
 
@@ -219,13 +227,23 @@ pub(crate) fn options() -> PoolOptions {
 /// As [`options`], wider.
 pub(crate) fn wide(n_executors: usize, n_lanes: usize) -> PoolOptions {
     let [n_executors, n_lanes] = [n_executors, n_lanes].map(|n| NonZeroUsize::new(n).unwrap());
-    PoolOptions { n_executors, n_lanes, ..options() }
+    PoolOptions {
+        n_executors,
+        n_lanes,
+        ..options()
+    }
 }
 
 /// A device ready for [`request`]s.
 pub(crate) fn preparer(backend: Scripted) -> Arc<Preparer> {
     let market = market(&bars());
-    Arc::new(Preparer::new(Arc::new(backend), market, "dqn", BTreeSet::new(), false))
+    Arc::new(Preparer::new(
+        Arc::new(backend),
+        market,
+        "dqn",
+        BTreeSet::new(),
+        false,
+    ))
 }
 
 /// A pool at work, its events at the test's end.
@@ -263,7 +281,9 @@ impl Reported {
             Event::Start(mut pack) => {
                 let (nobody, _) = tokio::sync::oneshot::channel();
                 let accepted = std::mem::replace(&mut pack.accepted, nobody);
-                accepted.send(pack.trials.iter().map(|id| accepts(*id)).collect()).unwrap();
+                accepted
+                    .send(pack.trials.iter().map(|id| accepts(*id)).collect())
+                    .unwrap();
                 self.starts.push(pack);
             }
             Event::Epoch(epochs) => self.epochs.extend(epochs),
@@ -283,7 +303,11 @@ impl Running {
     }
 
     /// Lets the pool end and takes what it reports until then.
-    pub(crate) fn finish(self, mut reported: Reported, accepts: impl Fn(TrialId) -> bool) -> Reported {
+    pub(crate) fn finish(
+        self,
+        mut reported: Reported,
+        accepts: impl Fn(TrialId) -> bool,
+    ) -> Reported {
         let Self { pool, mut events } = self;
         pool.close();
         let joined = std::thread::spawn(move || pool.join());

@@ -21,14 +21,21 @@ pub(super) fn run(shared: &Shared) {
             let mut pack = match guarded(|| Pack::open(shared, &plan, n_lanes)) {
                 Ok(pack) => pack,
                 Err(failure) if failure.kind == FailureKind::OutOfMemory && n_lanes > 1 => {
-                    debug!(cause = failure.text, n_lanes, "the pack does not fit, halving it");
+                    debug!(
+                        cause = failure.text,
+                        n_lanes, "the pack does not fit, halving it"
+                    );
                     n_lanes /= 2;
                     continue;
                 }
                 Err(failure) => {
                     let taken = shared.take(plan.key(), 1);
                     for trial in shared.begin(&plan, n_lanes, taken) {
-                        shared.end(trial.request.trial_id, TrialEnd::Failed(failure.clone()), vec![]);
+                        shared.end(
+                            trial.request.trial_id,
+                            TrialEnd::Failed(failure.clone()),
+                            vec![],
+                        );
                     }
                     break;
                 }
@@ -50,7 +57,11 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, TrialF
         Ok(Err(cause)) => Err(failure_of(&cause)),
         Err(panic) => {
             let text = panic_text(panic.as_ref());
-            Err(TrialFailure { kind: FailureKind::Bug, text, bytes: None })
+            Err(TrialFailure {
+                kind: FailureKind::Bug,
+                text,
+                bytes: None,
+            })
         }
     }
 }
@@ -68,14 +79,20 @@ fn lanes_that_fit(shared: &Shared, plan: &PreparedPlan) -> usize {
 
 fn failure_of(cause: &EngineError) -> TrialFailure {
     match cause {
-        EngineError::OutOfMemory { asked_bytes, free_bytes, .. } => TrialFailure {
+        EngineError::OutOfMemory {
+            asked_bytes,
+            free_bytes,
+            ..
+        } => TrialFailure {
             kind: FailureKind::OutOfMemory,
             text: cause.to_string(),
             bytes: Some((*asked_bytes, *free_bytes)),
         },
-        EngineError::BadValues { .. } => {
-            TrialFailure { kind: FailureKind::Bug, text: cause.to_string(), bytes: None }
-        }
+        EngineError::BadValues { .. } => TrialFailure {
+            kind: FailureKind::Bug,
+            text: cause.to_string(),
+            bytes: None,
+        },
     }
 }
 

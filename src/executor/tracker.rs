@@ -48,7 +48,10 @@ impl Tracker {
     /// Takes a fold's report; folds report their epochs in order.
     pub(super) fn report(&mut self, fold: usize, epoch: u32, snapshot: Snapshot) {
         let n_folds = self.n_folds;
-        let folds = self.open.entry(epoch).or_insert_with(|| vec![None; n_folds]);
+        let folds = self
+            .open
+            .entry(epoch)
+            .or_insert_with(|| vec![None; n_folds]);
         folds[fold] = Some(snapshot);
         while let Some(entry) = self.open.first_entry() {
             if !entry.get().iter().all(Option::is_some) {
@@ -73,7 +76,10 @@ impl Tracker {
     }
 
     fn best(&self) -> Option<f64> {
-        self.objective.best_epoch(&self.values).ok().map(|best| best.value)
+        self.objective
+            .best_epoch(&self.values)
+            .ok()
+            .map(|best| best.value)
     }
 
     /// Whether every fold has reported every epoch.
@@ -112,8 +118,9 @@ impl Tracker {
 }
 
 fn value_of(objective: &Objective, folds: &[Snapshot]) -> Result<f64, DegenerateReason> {
-    let is_infinite =
-        folds.iter().any(|fold| fold.figures.degenerate == Some(Degenerate::NotFinite));
+    let is_infinite = folds
+        .iter()
+        .any(|fold| fold.figures.degenerate == Some(Degenerate::NotFinite));
     if is_infinite {
         return Err(DegenerateReason::NotFinite);
     }

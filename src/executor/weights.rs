@@ -37,7 +37,11 @@ pub(super) fn serialize(layout: &ParamLayout, block: &[f32], origin: &Origin<'_>
         .entries()
         .iter()
         .map(|entry| {
-            let bytes = entry.extract(block).iter().flat_map(|value| value.to_le_bytes()).collect();
+            let bytes = entry
+                .extract(block)
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect();
             (entry.name.as_str(), entry.logical_shape(), bytes)
         })
         .collect();

@@ -61,7 +61,10 @@ pub async fn open(
     data_digest: &str,
     auto: Precision,
 ) -> Result<Opened, SchedulerError> {
-    let stored = StoredSweep { spec: spec.clone(), data_digest: data_digest.to_owned() };
+    let stored = StoredSweep {
+        spec: spec.clone(),
+        data_digest: data_digest.to_owned(),
+    };
     let json = serde_json::to_string(&stored).expect("a spec is plain data");
     let spec_digest = digest(spec);
     let opened = store
@@ -81,37 +84,63 @@ pub async fn open(
     let row = match opened {
         OpenedStudy::Created(row) => {
             let (requeued, reopened) = (Vec::new(), Vec::new());
-            return Ok(Opened { row, is_new: true, requeued, reopened });
+            return Ok(Opened {
+                row,
+                is_new: true,
+                requeued,
+                reopened,
+            });
         }
         OpenedStudy::Existing(row) => row,
     };
-    let old: StoredSweep = serde_json::from_str(&row.spec).map_err(|source| {
-        SchedulerError::Unreadable { name: spec.name.clone(), source }
-    })?;
+    let old: StoredSweep =
+        serde_json::from_str(&row.spec).map_err(|source| SchedulerError::Unreadable {
+            name: spec.name.clone(),
+            source,
+        })?;
     let refused = refused(&old, &stored);
     if !refused.is_empty() {
-        return Err(SchedulerError::Changed { name: spec.name.clone(), changes: refused });
+        return Err(SchedulerError::Changed {
+            name: spec.name.clone(),
+            changes: refused,
+        });
     }
     let requeued = store.requeue_running(row.study_id).await?;
     let runs_longer = old.spec.budget.epochs != spec.budget.epochs;
-    let reopened =
-        if runs_longer { store.reopen_complete(row.study_id).await? } else { Vec::new() };
+    let reopened = if runs_longer {
+        store.reopen_complete(row.study_id).await?
+    } else {
+        Vec::new()
+    };
     if json != row.spec {
         let n = spec.budget.configurations;
-        store.update_spec(row.study_id, &json, &spec_digest, n).await?;
+        store
+            .update_spec(row.study_id, &json, &spec_digest, n)
+            .await?;
     }
     if row.state == StudyState::Stopped || !reopened.is_empty() {
-        store.set_study_state(row.study_id, StudyState::Running, None).await?;
+        store
+            .set_study_state(row.study_id, StudyState::Running, None)
+            .await?;
     }
     let row = store.study(&spec.name).await?;
-    Ok(Opened { row, is_new: false, requeued, reopened })
+    Ok(Opened {
+        row,
+        is_new: false,
+        requeued,
+        reopened,
+    })
 }
 
 fn refused(old: &StoredSweep, new: &StoredSweep) -> Vec<StudyChange> {
     let mut refused: Vec<StudyChange> = changes(&old.spec, &new.spec)
         .into_iter()
         .filter(|change| !change.allowed)
-        .map(|change| StudyChange { key: change.key, old: change.old, new: change.new })
+        .map(|change| StudyChange {
+            key: change.key,
+            old: change.old,
+            new: change.new,
+        })
         .collect();
     if old.data_digest != new.data_digest {
         refused.push(StudyChange {

@@ -1,7 +1,9 @@
 //! Executor reports as rows of the store.
 
 use crate::executor::{EpochReport, FoldResult, TrialEnd, TrialReport};
-use crate::store::{self, ArtifactRow, EpochRow, ResultRow, Split, TrialOutcome, ValidationFigures};
+use crate::store::{
+    self, ArtifactRow, EpochRow, ResultRow, Split, TrialOutcome, ValidationFigures,
+};
 use crate::study::AttemptId;
 use std::collections::BTreeMap;
 
@@ -57,11 +59,19 @@ pub(super) fn outcome(attempt_id: AttemptId, report: TrialReport) -> TrialOutcom
     let mut artifacts = Vec::new();
     for fold in report.folds {
         if let Some(content) = &fold.weights {
-            artifacts.push(ArtifactRow { fold: fold.fold, content: content.clone() });
+            artifacts.push(ArtifactRow {
+                fold: fold.fold,
+                content: content.clone(),
+            });
         }
         results.push(result_row(fold));
     }
-    TrialOutcome { attempt_id, end, results, artifacts }
+    TrialOutcome {
+        attempt_id,
+        end,
+        results,
+        artifacts,
+    }
 }
 
 fn result_row(fold: FoldResult) -> ResultRow {

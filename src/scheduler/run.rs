@@ -166,7 +166,11 @@ impl Scheduler {
         stop: &mut watch::Receiver<bool>,
         report: &mut impl FnMut(Progress),
     ) -> Result<Ended, SchedulerError> {
-        let wall = self.spec.budget.wall_s.map_or(FAR_AWAY, Duration::from_secs);
+        let wall = self
+            .spec
+            .budget
+            .wall_s
+            .map_or(FAR_AWAY, Duration::from_secs);
         let wall = sleep_until(Instant::now() + wall);
         tokio::pin!(wall);
         let mut is_over_wall = false;
@@ -176,7 +180,11 @@ impl Scheduler {
         loop {
             self.sample(pool).await?;
             if self.configurations.have_ended_below(self.limit) {
-                return Ok(if is_over_wall { Ended::WallLimit } else { Ended::Complete });
+                return Ok(if is_over_wall {
+                    Ended::WallLimit
+                } else {
+                    Ended::Complete
+                });
             }
             tokio::select! {
                 event = events.recv() => match event {
@@ -231,9 +239,15 @@ impl Scheduler {
                 .collect();
             let n_replicates = self.spec.budget.replicates;
             let study_id = self.opened.row.study_id;
-            let inserted =
-                self.store.insert_cohort(study_id, &cohort, &self.arms, n_replicates).await?;
-            debug!(first = numbers[0], n = numbers.len(), "a cohort was sampled");
+            let inserted = self
+                .store
+                .insert_cohort(study_id, &cohort, &self.arms, n_replicates)
+                .await?;
+            debug!(
+                first = numbers[0],
+                n = numbers.len(),
+                "a cohort was sampled"
+            );
             let mut trials = Vec::new();
             for (configuration, stored) in cohort.into_iter().zip(inserted) {
                 let waiting = stored.trials.iter().map(|trial| Trial {
@@ -244,7 +258,10 @@ impl Scheduler {
                     value: None,
                 });
                 let params = configuration.params;
-                let configuration = Configuration { params, trials: waiting.collect() };
+                let configuration = Configuration {
+                    params,
+                    trials: waiting.collect(),
+                };
                 trials.extend(configuration.trials.iter().map(|trial| trial.trial_id));
                 self.configurations.insert(stored.number.0, configuration);
             }
@@ -321,7 +338,8 @@ impl Scheduler {
 
     async fn start(&mut self, pack: StartedPack) -> Result<(), SchedulerError> {
         // The wall limit may have come after the executor took them.
-        let may_begin = |trial_id: &&TrialId| self.configurations.number_of(**trial_id) < self.limit;
+        let may_begin =
+            |trial_id: &&TrialId| self.configurations.number_of(**trial_id) < self.limit;
         let attempts: Vec<NewAttempt> = pack
             .trials
             .iter()
@@ -353,11 +371,12 @@ impl Scheduler {
                 self.n_begun += 1;
             }
         }
-        let is_running = |trial_id: &TrialId| {
-            self.configurations.trial(*trial_id).state == TrialState::Running
-        };
+        let is_running =
+            |trial_id: &TrialId| self.configurations.trial(*trial_id).state == TrialState::Running;
         // The executor is gone only if it panicked; its trials are requeued at the end.
-        let _ = pack.accepted.send(pack.trials.iter().map(is_running).collect());
+        let _ = pack
+            .accepted
+            .send(pack.trials.iter().map(is_running).collect());
         Ok(())
     }
 
@@ -421,7 +440,10 @@ impl Scheduler {
         self.lock.release().await;
         let budget = self.spec.budget.configurations;
         let count = |keep: &dyn Fn(&Trial) -> bool| {
-            self.configurations.trials_below(budget).filter(|trial| keep(trial)).count() as u64
+            self.configurations
+                .trials_below(budget)
+                .filter(|trial| keep(trial))
+                .count() as u64
         };
         Ok(Summary {
             ended,

@@ -95,20 +95,28 @@ impl Configurations {
 
     pub(super) fn trial(&self, trial_id: TrialId) -> &Trial {
         let configuration = &self.by_number[&self.number_of(trial_id)];
-        let trial = configuration.trials.iter().find(|trial| trial.trial_id == trial_id);
+        let trial = configuration
+            .trials
+            .iter()
+            .find(|trial| trial.trial_id == trial_id);
         trial.expect("indexed with its configuration")
     }
 
     pub(super) fn trial_mut(&mut self, trial_id: TrialId) -> &mut Trial {
         let number = self.number_of(trial_id);
         let configuration = self.by_number.get_mut(&number).expect("indexed");
-        let trial = configuration.trials.iter_mut().find(|trial| trial.trial_id == trial_id);
+        let trial = configuration
+            .trials
+            .iter_mut()
+            .find(|trial| trial.trial_id == trial_id);
         trial.expect("indexed with its configuration")
     }
 
     /// Iterates over trials below a configuration number, in order.
     pub(super) fn trials_below(&self, limit: u32) -> impl Iterator<Item = &Trial> {
-        self.by_number.range(..limit).flat_map(|(_, configuration)| &configuration.trials)
+        self.by_number
+            .range(..limit)
+            .flat_map(|(_, configuration)| &configuration.trials)
     }
 
     /// Whether every configuration below `limit` exists and has ended.
@@ -123,7 +131,8 @@ impl Configurations {
     /// - `budget`: configurations of the study.
     pub(super) fn next_cohort(&self, budget: u32, cohort_size: u32) -> Option<Vec<u32>> {
         let first = self.by_number.keys().next_back().map_or(0, |last| last + 1);
-        if first >= budget || !self.have_ended_below(watermark(ConfigurationNumber(first), cohort_size))
+        if first >= budget
+            || !self.have_ended_below(watermark(ConfigurationNumber(first), cohort_size))
         {
             return None;
         }

@@ -21,8 +21,18 @@ use tokio::sync::watch;
 
 /// A study of small agents in two arms, two configurations a cohort.
 fn spec(configurations: u32) -> StudySpec {
-    let source = DataSource::Synthetic { bars: 900, seed: 5, rho: 0.2, shuffled: false };
-    let lr = Domain::Float { low: 1e-4, high: 1e-2, scale: Scale::Log, step: None };
+    let source = DataSource::Synthetic {
+        bars: 900,
+        seed: 5,
+        rho: 0.2,
+        shuffled: false,
+    };
+    let lr = Domain::Float {
+        low: 1e-4,
+        high: 1e-2,
+        scale: Scale::Log,
+        step: None,
+    };
     let mut fixed = params(0.0);
     fixed.remove("train.lr");
     StudySpec {
@@ -46,7 +56,12 @@ fn spec(configurations: u32) -> StudySpec {
         market: MarketSpec {
             flatten: false,
             capital: 1e6,
-            cost: CostSpec { fee_bp: 0.5, maker_fee_bp: 0.0, half_spread_bp: 0.5, impact: 0.1 },
+            cost: CostSpec {
+                fee_bp: 0.5,
+                maker_fee_bp: 0.0,
+                half_spread_bp: 0.5,
+                impact: 0.1,
+            },
         },
         kind: "dqn".to_owned(),
         fixed,
@@ -64,10 +79,18 @@ fn spec(configurations: u32) -> StudySpec {
             margin_time: 0.02,
             evaluate_in: EvaluateIn::Arm,
         },
-        budget: BudgetSpec { configurations, replicates: 1, epochs: N_EPOCHS, wall_s: None },
+        budget: BudgetSpec {
+            configurations,
+            replicates: 1,
+            epochs: N_EPOCHS,
+            wall_s: None,
+        },
         sampler: SamplerKind::Sobol,
         pruner: PrunerKind::None,
-        scheduler: SchedulerSpec { cohort: 2, checkpoint_s: 120 },
+        scheduler: SchedulerSpec {
+            cohort: 2,
+            checkpoint_s: 120,
+        },
         executors: ExecutorsSpec {
             devices: Devices::Auto,
             per_device: None,
@@ -108,7 +131,10 @@ async fn run(
 
 async fn trials(database: &TestDatabase) -> Vec<TrialOverview> {
     let store = &database.store;
-    store.trials(store.study("s").await.unwrap().study_id).await.unwrap()
+    store
+        .trials(store.study("s").await.unwrap().study_id)
+        .await
+        .unwrap()
 }
 
 async fn detail(database: &TestDatabase, trial: &TrialOverview) -> TrialDetail {
@@ -126,12 +152,30 @@ async fn a_defect_fails_one_trial_and_the_study_goes_on() {
     let database = TestDatabase::new().await;
     let backend = Scripted::new().on_train(|n| assert!(n != 4, "a planted defect"));
     let summary = run(&database, &spec(5), backend, wide(2, 2)).await;
-    let Summary { ended, n_valued, n_degenerate, n_failed, n_begun } = summary;
-    assert_eq!((ended, n_valued + n_degenerate, n_failed, n_begun), (Ended::Complete, 9, 1, 10));
+    let Summary {
+        ended,
+        n_valued,
+        n_degenerate,
+        n_failed,
+        n_begun,
+    } = summary;
+    assert_eq!(
+        (ended, n_valued + n_degenerate, n_failed, n_begun),
+        (Ended::Complete, 9, 1, 10)
+    );
     let trials = trials(&database).await;
-    let failed = trials.iter().find(|trial| trial.state == TrialState::Failed).unwrap();
+    let failed = trials
+        .iter()
+        .find(|trial| trial.state == TrialState::Failed)
+        .unwrap();
     assert_eq!(failed.failure_kind, Some(FailureKind::Bug));
-    assert!(failed.failure_text.as_ref().unwrap().contains("a planted defect"));
+    assert!(
+        failed
+            .failure_text
+            .as_ref()
+            .unwrap()
+            .contains("a planted defect")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +188,10 @@ async fn memory_that_is_not_there_is_recorded() {
     for trial in &trials(&database).await {
         assert_eq!(trial.failure_kind, Some(FailureKind::OutOfMemory));
         let attempts = detail(&database, trial).await.attempts;
-        assert_eq!((attempts[0].bytes_asked, attempts[0].bytes_free), (Some(4096), Some(1024)));
+        assert_eq!(
+            (attempts[0].bytes_asked, attempts[0].bytes_free),
+            (Some(4096), Some(1024))
+        );
         assert!(trial.plan_key.as_ref().is_some_and(|key| !key.is_empty()));
     }
 }
@@ -154,7 +201,10 @@ async fn a_diverging_configuration_fails_with_its_cause() {
     let database = TestDatabase::new().await;
     // No learning rate that a sweep file may name.
     let lr = Params::from([("train.lr".to_owned(), Value::Float(1e30))]);
-    let spec = StudySpec { enqueue: vec![lr], ..spec(3) };
+    let spec = StudySpec {
+        enqueue: vec![lr],
+        ..spec(3)
+    };
     let summary = run(&database, &spec, Scripted::new(), wide(2, 4)).await;
     assert_eq!((summary.ended, summary.n_failed), (Ended::Complete, 2));
     for trial in &trials(&database).await {
@@ -162,9 +212,16 @@ async fn a_diverging_configuration_fails_with_its_cause() {
         assert_eq!(trial.failure_kind.is_some(), is_enqueued);
         if is_enqueued {
             assert_eq!(trial.failure_kind, Some(FailureKind::Diverged));
-            assert_eq!(trial.params["train.lr"], Value::Float(1e30), "it keeps its parameters");
+            assert_eq!(
+                trial.params["train.lr"],
+                Value::Float(1e30),
+                "it keeps its parameters"
+            );
             let text = trial.failure_text.as_ref().unwrap();
-            assert!(text.contains("epoch 0") && text.contains("train.lr"), "{text}");
+            assert!(
+                text.contains("epoch 0") && text.contains("train.lr"),
+                "{text}"
+            );
         }
     }
 }
@@ -187,7 +244,9 @@ async fn the_third_cohort_waits_for_the_end_of_the_first() {
     let spec = spec(6);
     let running = run(&database, &spec, backend, options());
     let watching = async {
-        tokio::task::spawn_blocking(move || reaches.recv().unwrap()).await.unwrap();
+        tokio::task::spawn_blocking(move || reaches.recv().unwrap())
+            .await
+            .unwrap();
         let n = n_configurations(&database).await;
         go.send(()).unwrap();
         n
@@ -220,10 +279,18 @@ async fn a_wall_limit_leaves_a_prefix_and_an_exact_budget() {
     let n_complete = summary.n_begun / 2;
     for trial in &trials(&database).await {
         let is_complete = u64::from(trial.number.0) < n_complete;
-        assert_eq!(trial.state == TrialState::Complete, is_complete, "{}", trial.number.0);
+        assert_eq!(
+            trial.state == TrialState::Complete,
+            is_complete,
+            "{}",
+            trial.number.0
+        );
     }
     let rest = run(&database, &limited(None), Scripted::new(), wide(2, 2)).await;
-    assert_eq!((rest.ended, rest.n_begun), (Ended::Complete, 16 - summary.n_begun));
+    assert_eq!(
+        (rest.ended, rest.n_begun),
+        (Ended::Complete, 16 - summary.n_begun)
+    );
     let again = run(&database, &limited(None), Scripted::new(), wide(2, 2)).await;
     assert_eq!((again.ended, again.n_begun), (Ended::Complete, 0));
     assert_eq!(trials(&database).await.len(), 16);
@@ -243,19 +310,34 @@ async fn a_stopped_study_leaves_nothing_running_and_goes_on() {
     let summary = run_until(&database, &spec(6), backend, wide(1, 2), stop).await;
     assert_eq!(summary.ended, Ended::Stopped);
     let stopped = trials(&database).await;
-    assert!(stopped.iter().all(|trial| trial.state != TrialState::Running));
-    assert!(stopped.iter().any(|trial| trial.state == TrialState::Waiting));
+    assert!(
+        stopped
+            .iter()
+            .all(|trial| trial.state != TrialState::Running)
+    );
+    assert!(
+        stopped
+            .iter()
+            .any(|trial| trial.state == TrialState::Waiting)
+    );
     let summary = run(&database, &spec(6), Scripted::new(), wide(1, 2)).await;
     assert_eq!(summary.ended, Ended::Complete);
     let trials = trials(&database).await;
     assert_eq!(trials.len(), 12);
-    assert!(trials.iter().all(|trial| trial.state == TrialState::Complete));
+    assert!(
+        trials
+            .iter()
+            .all(|trial| trial.state == TrialState::Complete)
+    );
 }
 
 #[test]
 fn ten_asks_before_any_tell_are_distinct() {
     for sampler in [SamplerKind::Sobol, SamplerKind::Random] {
-        let spec = StudySpec { sampler, ..spec(10) };
+        let spec = StudySpec {
+            sampler,
+            ..spec(10)
+        };
         let ask = |number| propose(&spec, ConfigurationNumber(number), &History::default());
         let asked: BTreeSet<String> = (0..10).map(|number| format!("{:?}", ask(number))).collect();
         assert_eq!(asked.len(), 10);

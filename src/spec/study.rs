@@ -113,7 +113,9 @@ fn name_fault(text: &str) -> Option<String> {
 /// What is wrong with it, and what a name may hold.
 pub fn check_name(name: &str) -> Result<(), String> {
     match name_fault(name.strip_suffix(DATE).unwrap_or(name)) {
-        Some(fault) => Err(format!("{fault}; use {NAME_CHARACTERS}, and {DATE} at the end")),
+        Some(fault) => Err(format!(
+            "{fault}; use {NAME_CHARACTERS}, and {DATE} at the end"
+        )),
         None => Ok(()),
     }
 }

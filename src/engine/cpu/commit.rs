@@ -22,19 +22,31 @@ pub(crate) fn run<R: Real>(ctx: &Ctx<'_>, arena: &mut Arena, commit: &Commit) {
                 step::copy(ctx, arena, value, state);
             }
         }
-        Commit::RingPush { state, row, value, .. } => {
+        Commit::RingPush {
+            state, row, value, ..
+        } => {
             let at: i32 = scalar(ctx, arena, row);
             let n_rows = state.shape.0[0];
             let at = usize::try_from(at).ok().filter(|at| *at < n_rows);
             let at = at.unwrap_or_else(|| panic!("row outside a ring of {n_rows}"));
             step::copy_part(ctx, arena, (value, 0), (state, at * value.n()), value.n());
         }
-        Commit::Adam { blocks, target, grad, scalars, step, .. } => {
-            let [grad_scale, lr, beta1, beta2, eps, weight_decay] =
-                scalars.each_ref().map(|operand| scalar::<R>(ctx, arena, operand));
+        Commit::Adam {
+            blocks,
+            target,
+            grad,
+            scalars,
+            step,
+            ..
+        } => {
+            let [grad_scale, lr, beta1, beta2, eps, weight_decay] = scalars
+                .each_ref()
+                .map(|operand| scalar::<R>(ctx, arena, operand));
             let n_steps: i32 = scalar(ctx, arena, step);
             let n_steps = u64::try_from(n_steps).expect("steps count from 1");
-            let tau = target.as_ref().map_or(R::ZERO, |(_, tau)| scalar(ctx, arena, tau));
+            let tau = target
+                .as_ref()
+                .map_or(R::ZERO, |(_, tau)| scalar(ctx, arena, tau));
             let coefficients = AdamStep {
                 lr,
                 beta1,
@@ -51,16 +63,36 @@ pub(crate) fn run<R: Real>(ctx: &Ctx<'_>, arena: &mut Arena, commit: &Commit) {
                 Some((target, _)) => {
                     let [theta, m, v, target, grad] =
                         disjoint::<R, 5>(ctx, arena, [theta, m, v, target, grad]);
-                    let state = AdamState { theta, m, v, target: Some(target) };
+                    let state = AdamState {
+                        theta,
+                        m,
+                        v,
+                        target: Some(target),
+                    };
                     adam(&coefficients, state, grad);
                 }
                 None => {
                     let [theta, m, v, grad] = disjoint::<R, 4>(ctx, arena, [theta, m, v, grad]);
-                    adam(&coefficients, AdamState { theta, m, v, target: None }, grad);
+                    adam(
+                        &coefficients,
+                        AdamState {
+                            theta,
+                            m,
+                            v,
+                            target: None,
+                        },
+                        grad,
+                    );
                 }
             }
         }
-        Commit::SpectralNorm { blocks, matrices, sigma_max, n_iterations, .. } => {
+        Commit::SpectralNorm {
+            blocks,
+            matrices,
+            sigma_max,
+            n_iterations,
+            ..
+        } => {
             let how = Spectral {
                 sigma_max: scalar(ctx, arena, sigma_max),
                 n_iterations: *n_iterations as usize,
@@ -69,7 +101,13 @@ pub(crate) fn run<R: Real>(ctx: &Ctx<'_>, arena: &mut Arena, commit: &Commit) {
             let [param, u, v] = blocks;
             let [param, u, v] = disjoint::<R, 3>(ctx, arena, [param, u, v]);
             for matrix in matrices {
-                let Matrix { offset, rows, cols, u_offset, v_offset } = *matrix;
+                let Matrix {
+                    offset,
+                    rows,
+                    cols,
+                    u_offset,
+                    v_offset,
+                } = *matrix;
                 let w = &mut param[offset..offset + rows * cols];
                 let (u, v) = (&mut u[u_offset..][..rows], &mut v[v_offset..][..cols]);
                 spectral_norm(w, u, v, how);
@@ -90,6 +128,9 @@ fn disjoint<'a, R: Pod, const N: usize>(
     operands: [&Operand; N],
 ) -> [&'a mut [R]; N] {
     let ranges = operands.map(|operand| ctx.plan.range(operand).expect("they lie in the arena"));
-    let parts = arena.bytes_mut().get_disjoint_mut(ranges).expect("planned apart");
+    let parts = arena
+        .bytes_mut()
+        .get_disjoint_mut(ranges)
+        .expect("planned apart");
     parts.map(bytemuck::cast_slice_mut)
 }

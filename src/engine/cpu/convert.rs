@@ -52,10 +52,20 @@ pub(crate) fn map<R: Real>(
 }
 
 /// Converts element by element, repeating along missing and unit axes.
-pub(crate) fn cast<R: Real>(inputs: Inputs<'_>, operand: &Operand, output: &Operand, out: &mut [u8]) {
+pub(crate) fn cast<R: Real>(
+    inputs: Inputs<'_>,
+    operand: &Operand,
+    output: &Operand,
+    out: &mut [u8],
+) {
     let mut walk = Walk::new(&output.shape, std::slice::from_ref(operand));
     for at in 0..output.n() {
-        store::<R>(out, output.dtype, at, load::<R>(inputs, operand, walk.base[0]));
+        store::<R>(
+            out,
+            output.dtype,
+            at,
+            load::<R>(inputs, operand, walk.base[0]),
+        );
         walk.advance();
     }
 }
@@ -76,7 +86,12 @@ impl<'s> Walk<'s> {
                 *slot = stride;
             }
         }
-        Self { shape, strides, position: [0; 8], base: [0; 3] }
+        Self {
+            shape,
+            strides,
+            position: [0; 8],
+            base: [0; 3],
+        }
     }
 
     fn advance(&mut self) {

@@ -66,7 +66,13 @@ pub fn gemm_gflop_per_s(side: usize) -> f64 {
     let a = vec![0.5_f32; side * side];
     let b = vec![0.25_f32; side * side];
     let mut c = vec![0.0_f32; side * side];
-    let shape = Gemm { m: side, n: side, k: side, trans_a: false, trans_b: false };
+    let shape = Gemm {
+        m: side,
+        n: side,
+        k: side,
+        trans_a: false,
+        trans_b: false,
+    };
     let mut times_s = [0.0; N_BATCHES];
     for time_s in &mut times_s {
         let started = std::time::Instant::now();

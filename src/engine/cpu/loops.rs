@@ -19,7 +19,13 @@ pub(crate) fn run<R: Real>(
         step::copy(ctx, arena, input, argument);
     }
     let n_final: usize = plan.carries.iter().map(Operand::n).sum();
-    let order = (0..plan.n_steps).map(|i| if plan.is_reversed { plan.n_steps - 1 - i } else { i });
+    let order = (0..plan.n_steps).map(|i| {
+        if plan.is_reversed {
+            plan.n_steps - 1 - i
+        } else {
+            i
+        }
+    });
     for time in order {
         for (argument, input) in plan.slices.iter().zip(&inputs[n_carries..]) {
             let n = argument.n();

@@ -39,7 +39,14 @@ impl Arena {
     pub(crate) fn split(&mut self, out: Range<usize>) -> (Rest<'_>, &mut [u8]) {
         let (before, tail) = self.bytes_mut().split_at_mut(out.start);
         let (out_bytes, after) = tail.split_at_mut(out.end - out.start);
-        (Rest { before, after, after_start: out.end }, out_bytes)
+        (
+            Rest {
+                before,
+                after,
+                after_start: out.end,
+            },
+            out_bytes,
+        )
     }
 }
 
@@ -78,7 +85,11 @@ impl<'a> Inputs<'a> {
             Some(range) => bytemuck::cast_slice(self.rest.get(range)),
             None => table_elements(self.tables, operand),
         };
-        debug_assert_eq!(elements.len(), operand.n(), "a slice of the operand's own type");
+        debug_assert_eq!(
+            elements.len(),
+            operand.n(),
+            "a slice of the operand's own type"
+        );
         elements
     }
 

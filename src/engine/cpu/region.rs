@@ -20,7 +20,12 @@ const RANK_MAX: usize = 8;
 ///
 /// - `scratch`: [`SCRATCH`] elements of any content.
 pub(crate) fn run<R: Real>(region: &Region, inputs: &[&[R]], scratch: &mut [R], out: &mut [R]) {
-    simd::run(Run { region, inputs, scratch, out });
+    simd::run(Run {
+        region,
+        inputs,
+        scratch,
+        out,
+    });
 }
 
 struct Run<'a, R> {
@@ -72,7 +77,11 @@ fn kernel<R: Real>(region: &Region, inputs: &[&[R]], scratch: &mut [R], out: &mu
                     }
                 };
                 let is_last = k + 1 == region.code.len();
-                let target = if is_last { &mut row[start..start + n] } else { &mut rest[..n] };
+                let target = if is_last {
+                    &mut row[start..start + n]
+                } else {
+                    &mut rest[..n]
+                };
                 let [a, b, c] = instruction.args.map(read);
                 apply(instruction.op, a, b, c, target);
             }

@@ -29,7 +29,10 @@ pub struct Cpu<R> {
 impl<R: Real> Cpu<R> {
     /// Uses up to `n_threads` threads.
     pub fn new(n_threads: NonZeroUsize) -> Self {
-        Self { n_threads, real: PhantomData }
+        Self {
+            n_threads,
+            real: PhantomData,
+        }
     }
 }
 
@@ -44,9 +47,19 @@ impl<R: Real> Backend for Cpu<R> {
 
     fn lower(&self, program: &Program) -> Plan {
         let width = size_of::<R>();
-        let elements = ElementBytes { f32: width, bf16: width };
+        let elements = ElementBytes {
+            f32: width,
+            bf16: width,
+        };
         let is_oracle = width == 8;
-        lower(program, LowerOptions { elements, expand: is_oracle, fuse: !is_oracle })
+        lower(
+            program,
+            LowerOptions {
+                elements,
+                expand: is_oracle,
+                fuse: !is_oracle,
+            },
+        )
     }
 
     fn open(
@@ -63,9 +76,18 @@ impl<R: Real> Backend for Cpu<R> {
                 asked_bytes: (n_lanes * plan.lane_bytes) as u64,
                 free_bytes: (lanes.len() * plan.lane_bytes) as u64,
             })?;
-            lanes.push(Lane { arena, scratch: Scratch::new(&plan), is_live: false });
+            lanes.push(Lane {
+                arena,
+                scratch: Scratch::new(&plan),
+                is_live: false,
+            });
         }
-        Ok(Box::new(CpuSession::<R> { plan, tables, lanes, n_threads: self.n_threads }))
+        Ok(Box::new(CpuSession::<R> {
+            plan,
+            tables,
+            lanes,
+            n_threads: self.n_threads,
+        }))
     }
 }
 
@@ -76,10 +98,15 @@ fn load_tables<R: Real>(plan: &Plan, tables: &Tables) -> Result<Vec<Arc<Data>>, 
         let data = tables.get(TableId(id));
         let n = table.shape.n_elements();
         let suits = |data: &&Arc<Data>| fits::<R>(data, table.dtype) && data.len() == n;
-        let data =
-            data.filter(suits).ok_or_else(|| bad_values(&table.name, table.dtype, n, data.map(|d| &**d)))?;
+        let data = data
+            .filter(suits)
+            .ok_or_else(|| bad_values(&table.name, table.dtype, n, data.map(|d| &**d)))?;
         let widens = table.dtype.is_real() && size_of::<R>() == 8;
-        loaded.push(if widens { Arc::new(Data::F64(data.to_f64())) } else { data.clone() });
+        loaded.push(if widens {
+            Arc::new(Data::F64(data.to_f64()))
+        } else {
+            data.clone()
+        });
     }
     Ok(loaded)
 }
@@ -97,7 +124,12 @@ fn bad_values(name: &str, expected: DType, expected_n: usize, got: Option<&Data>
         Some(Data::F64(values)) => format!("{} of F64", values.len()),
         Some(Data::I32(values)) => format!("{} of I32", values.len()),
     };
-    EngineError::BadValues { name: name.to_owned(), expected, expected_n, got }
+    EngineError::BadValues {
+        name: name.to_owned(),
+        expected,
+        expected_n,
+        got,
+    }
 }
 
 struct Lane<R> {
@@ -117,7 +149,10 @@ impl<R: Real> CpuSession<R> {
     /// Runs `work` on every live lane, lanes spread over threads.
     fn each_live(&mut self, work: impl Fn(&Ctx<'_>, &mut Lane<R>) + Sync) -> Elapsed {
         let started = Instant::now();
-        let ctx = Ctx { plan: &self.plan, tables: &self.tables };
+        let ctx = Ctx {
+            plan: &self.plan,
+            tables: &self.tables,
+        };
         let n_live = self.lanes.iter().filter(|lane| lane.is_live).count();
         let queue = Mutex::new(self.lanes.iter_mut().filter(|lane| lane.is_live));
         let drain = || {
@@ -147,11 +182,15 @@ impl<R: Real> CpuSession<R> {
         match data {
             Data::F32(values) => {
                 let slots = bytemuck::cast_slice_mut::<u8, R>(bytes).iter_mut();
-                slots.zip(values).for_each(|(slot, value)| *slot = R::from_f64(f64::from(*value)));
+                slots
+                    .zip(values)
+                    .for_each(|(slot, value)| *slot = R::from_f64(f64::from(*value)));
             }
             Data::F64(values) if operand.dtype.is_real() => {
                 let slots = bytemuck::cast_slice_mut::<u8, R>(bytes).iter_mut();
-                slots.zip(values).for_each(|(slot, value)| *slot = R::from_f64(*value));
+                slots
+                    .zip(values)
+                    .for_each(|(slot, value)| *slot = R::from_f64(*value));
             }
             Data::F64(values) => bytemuck::cast_slice_mut(bytes).copy_from_slice(values),
             Data::I32(values) => bytemuck::cast_slice_mut(bytes).copy_from_slice(values),
@@ -218,7 +257,10 @@ impl<R: Real> Session for CpuSession<R> {
                 (None, Init::Zero | Init::Host) => {}
             }
         }
-        let ctx = Ctx { plan: &plan, tables: &self.tables };
+        let ctx = Ctx {
+            plan: &plan,
+            tables: &self.tables,
+        };
         run_section(&ctx, lane, Section::Init);
         Ok(())
     }
@@ -265,7 +307,12 @@ impl<R: Real> Session for CpuSession<R> {
     fn write(&mut self, lane: LaneIdx, state: StateId, data: &Data) -> Result<(), EngineError> {
         self.check(state, Some(data))?;
         let plan = self.plan.clone();
-        Self::write_elements(&plan, &mut self.lanes[lane.0].arena, plan.state(state), data);
+        Self::write_elements(
+            &plan,
+            &mut self.lanes[lane.0].arena,
+            plan.state(state),
+            data,
+        );
         Ok(())
     }
 }

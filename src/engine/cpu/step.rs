@@ -89,7 +89,12 @@ pub(crate) fn run<R: Real>(
                 *slot = inputs.get(operand);
             }
             let operands = &operands[..step.inputs.len()];
-            region::run(region, operands, &mut scratch.region, bytemuck::cast_slice_mut(out));
+            region::run(
+                region,
+                operands,
+                &mut scratch.region,
+                bytemuck::cast_slice_mut(out),
+            );
         }
         Kernel::Op(op) => {
             let (inputs, out) = split(ctx, arena, &step.output);
@@ -106,7 +111,14 @@ pub(crate) fn split<'a>(
 ) -> (Inputs<'a>, &'a mut [u8]) {
     let range = ctx.plan.range(output).expect("outputs lie in the arena");
     let (rest, out) = arena.split(range);
-    (Inputs { plan: ctx.plan, rest, tables: ctx.tables }, out)
+    (
+        Inputs {
+            plan: ctx.plan,
+            rest,
+            tables: ctx.tables,
+        },
+        out,
+    )
 }
 
 /// Copies an operand of any source, byte for byte.
@@ -125,7 +137,11 @@ pub(crate) fn copy_part(
     let width = ctx.plan.elements.of(to.dtype);
     let start = ctx.plan.range(to).expect("outputs lie in the arena").start + to_at * width;
     let (rest, out) = arena.split(start..start + n * width);
-    let inputs = Inputs { plan: ctx.plan, rest, tables: ctx.tables };
+    let inputs = Inputs {
+        plan: ctx.plan,
+        rest,
+        tables: ctx.tables,
+    };
     out.copy_from_slice(inputs.bytes(from, from_at, n));
 }
 
@@ -222,10 +238,18 @@ fn run_layout<T: Pod, R: Real>(op: &Layout, args: &Args<'_>, out: &mut [u8]) {
         Layout::Slice { axis, start, len } => {
             layout::slice(args.get(0), typed, args.axis(0, *axis), *start, *len);
         }
-        Layout::Pad { axis, before, after } => {
+        Layout::Pad {
+            axis,
+            before,
+            after,
+        } => {
             typed.fill(T::zeroed());
             let Axis { outer, n, inner } = args.axis(0, *axis);
-            let whole = Axis { outer, n: before + n + after, inner };
+            let whole = Axis {
+                outer,
+                n: before + n + after,
+                inner,
+            };
             layout::concat_part(args.get(0), typed, whole, *before, n);
         }
         Layout::Concat { axis } => {
@@ -261,11 +285,19 @@ fn run_gather<T: Pod>(op: Gather, args: &Args<'_>, out: &mut [u8]) {
 }
 
 fn run_gemm<R: Real>(op: Gemm, args: &Args<'_>, out: &mut [u8]) {
-    let extents = op.extents(args.shape(0), args.shape(1)).expect("inferred with the graph");
+    let extents = op
+        .extents(args.shape(0), args.shape(1))
+        .expect("inferred with the graph");
     let (a, b): (&[R], &[R]) = (args.get(0), args.get(1));
     let c: &mut [R] = bytemuck::cast_slice_mut(out);
     let (m, n, k) = (extents.m, extents.n, extents.k);
-    let shape = GemmShape { m, n, k, trans_a: op.trans_a, trans_b: op.trans_b };
+    let shape = GemmShape {
+        m,
+        n,
+        k,
+        trans_a: op.trans_a,
+        trans_b: op.trans_b,
+    };
     for (i, c) in c.chunks_exact_mut(m * n).enumerate() {
         super::gemm::gemm(&a[i * m * k..][..m * k], &b[i * k * n..][..k * n], c, shape);
     }
@@ -274,7 +306,11 @@ fn run_gemm<R: Real>(op: Gemm, args: &Args<'_>, out: &mut [u8]) {
 fn run_loss<R: Real>(op: Loss, args: &Args<'_>, out: &mut [R]) {
     let shape = args.shape(0);
     let width = shape.0[shape.rank() - 1];
-    let rows = |n_valid| Rows { n: shape.n_elements() / width, width, n_valid };
+    let rows = |n_valid| Rows {
+        n: shape.n_elements() / width,
+        width,
+        n_valid,
+    };
     match op {
         Loss::Softmax { n_valid } => softmax::softmax(args.get(0), out, rows(n_valid)),
         Loss::CrossEntropy { n_valid } => {
@@ -300,8 +336,14 @@ fn run_replay<R: Real>(op: Replay, args: &Args<'_>, scratch: &mut Scratch<R>, ou
             for (draw, value) in draws.iter_mut().zip(uniform) {
                 *draw = value.to_f64() as f32;
             }
-            let fill = Fill { size: args.count(1), head: args.count(2) };
-            let ring = Ring { capacity: args.count(3), n_env };
+            let fill = Fill {
+                size: args.count(1),
+                head: args.count(2),
+            };
+            let ring = Ring {
+                capacity: args.count(3),
+                n_env,
+            };
             replay::sample(draws, ring, fill, n_step_max, bytemuck::cast_slice_mut(out));
         }
         Replay::NStep { .. } => {
@@ -314,9 +356,21 @@ fn run_replay<R: Real>(op: Replay, args: &Args<'_>, scratch: &mut Scratch<R>, ou
             let (returns, rest) = out.split_at_mut(index.len());
             let (discount, last_out) = rest.split_at_mut(index.len());
             let last = &mut scratch.index[..index.len()];
-            let result = NStep { returns, discount, last };
+            let result = NStep {
+                returns,
+                discount,
+                last,
+            };
             let (reward, end) = (&args.get::<R>(0)[..used], &args.get::<i32>(1)[..used]);
-            replay::n_step(reward, end, ring, index, args.count(4), args.scalar(5), result);
+            replay::n_step(
+                reward,
+                end,
+                ring,
+                index,
+                args.count(4),
+                args.scalar(5),
+                result,
+            );
             for (out, at) in last_out.iter_mut().zip(&*last) {
                 *out = R::from_f64(f64::from(*at));
             }
@@ -353,8 +407,11 @@ fn run_env<E: Real, R: Real>(op: EnvOp, args: &Args<'_>, out: &mut [E]) {
                     index
                 });
                 let lambda: R = args.scalar(5);
-                let reward = RewardKind::RiskAdjusted { lambda: E::from_f64(lambda.to_f64()) };
-                let (next, result) = out[e * STEP_WIDTH..][..STEP_WIDTH].split_at_mut(ACCOUNT_WIDTH);
+                let reward = RewardKind::RiskAdjusted {
+                    lambda: E::from_f64(lambda.to_f64()),
+                };
+                let (next, result) =
+                    out[e * STEP_WIDTH..][..STEP_WIDTH].split_at_mut(ACCOUNT_WIDTH);
                 next.copy_from_slice(account);
                 let outcome = env::step(&row, &costs, reward, next, action);
                 let truth = |holds| if holds { E::ONE } else { E::ZERO };

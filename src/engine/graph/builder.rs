@@ -48,18 +48,39 @@ impl<'g> Builder<'g> {
 
     /// Reads a state as of the start of the phase.
     pub fn state(&mut self, id: StateId, shape: &Shape, dtype: DType) -> NodeId {
-        self.push(Op::Leaf(Leaf::State { id, shape: shape.clone(), dtype }), &[])
+        self.push(
+            Op::Leaf(Leaf::State {
+                id,
+                shape: shape.clone(),
+                dtype,
+            }),
+            &[],
+        )
     }
 
     /// Reads a table that all lanes share.
     pub fn table(&mut self, id: TableId, shape: &Shape, dtype: DType) -> NodeId {
-        self.push(Op::Leaf(Leaf::Table { id, shape: shape.clone(), dtype }), &[])
+        self.push(
+            Op::Leaf(Leaf::Table {
+                id,
+                shape: shape.clone(),
+                dtype,
+            }),
+            &[],
+        )
     }
 
     /// Declares an argument of a loop body.
     pub fn argument(&mut self, position: usize, shape: &Shape, dtype: DType) -> NodeId {
         let position = u32::try_from(position).expect("a body has few arguments");
-        self.push(Op::Leaf(Leaf::Argument { position, shape: shape.clone(), dtype }), &[])
+        self.push(
+            Op::Leaf(Leaf::Argument {
+                position,
+                shape: shape.clone(),
+                dtype,
+            }),
+            &[],
+        )
     }
 
     /// A real constant.
@@ -224,7 +245,13 @@ impl<'g> Builder<'g> {
     /// Matrix product of the last two axes.
     #[track_caller]
     pub fn gemm(&mut self, a: NodeId, b: NodeId) -> NodeId {
-        self.push(Op::Gemm(Gemm { trans_a: false, trans_b: false }), &[a, b])
+        self.push(
+            Op::Gemm(Gemm {
+                trans_a: false,
+                trans_b: false,
+            }),
+            &[a, b],
+        )
     }
 
     /// Same elements, another shape.
@@ -324,7 +351,10 @@ impl<'g> Builder<'g> {
         step: NodeId,
         shape: impl Into<Shape>,
     ) -> NodeId {
-        let op = Random::Uniform { stream: stream_id(name), shape: shape.into() };
+        let op = Random::Uniform {
+            stream: stream_id(name),
+            shape: shape.into(),
+        };
         self.push(Op::Random(op), &[seed, step])
     }
 

@@ -8,7 +8,11 @@ impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for id in self.ids() {
             let node = self.node(id);
-            writeln!(f, "%{} = {:?} {:?} {:?}{}", id.0, node.op, node.inputs, node.dtype, node.shape)?;
+            writeln!(
+                f,
+                "%{} = {:?} {:?} {:?}{}",
+                id.0, node.op, node.inputs, node.dtype, node.shape
+            )?;
         }
         Ok(())
     }

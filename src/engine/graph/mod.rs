@@ -163,8 +163,14 @@ impl Graph {
         }
         let operands: Vec<&Node> = key.1.iter().map(|id| &self.nodes[id.idx()]).collect();
         let (shape, dtype) = key.0.infer(&operands)?;
-        let id = NodeId(u32::try_from(self.nodes.len()).expect("a graph has fewer than 2^32 nodes"));
-        self.nodes.push(Node { op: key.0.clone(), inputs: key.1.clone(), shape, dtype });
+        let id =
+            NodeId(u32::try_from(self.nodes.len()).expect("a graph has fewer than 2^32 nodes"));
+        self.nodes.push(Node {
+            op: key.0.clone(),
+            inputs: key.1.clone(),
+            shape,
+            dtype,
+        });
         self.by_content.insert(key, id);
         Ok(id)
     }
@@ -234,8 +240,11 @@ impl Graph {
         let mut image: Vec<Option<NodeId>> = vec![None; self.nodes.len()];
         for id in self.ids().filter(|id| needed[id.idx()]) {
             let node = self.node(id);
-            let inputs =
-                node.inputs.iter().map(|i| image[i.idx()].expect("inputs come first")).collect();
+            let inputs = node
+                .inputs
+                .iter()
+                .map(|i| image[i.idx()].expect("inputs come first"))
+                .collect();
             image[id.idx()] = Some(map(target, node, inputs));
         }
         image

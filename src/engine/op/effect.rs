@@ -100,12 +100,10 @@ impl Effect {
     /// Returns the nodes that the effect reads, guard included.
     pub fn reads(&self) -> Vec<NodeId> {
         match self {
-            Self::Store { value, guard, .. } => {
-                [*value].into_iter().chain(*guard).collect()
-            }
-            Self::RingPush { row, value, guard, .. } => {
-                [*row, *value].into_iter().chain(*guard).collect()
-            }
+            Self::Store { value, guard, .. } => [*value].into_iter().chain(*guard).collect(),
+            Self::RingPush {
+                row, value, guard, ..
+            } => [*row, *value].into_iter().chain(*guard).collect(),
             Self::Adam {
                 target,
                 grad,
@@ -118,14 +116,23 @@ impl Effect {
                 weight_decay,
                 guard,
                 ..
-            } => [*grad, *grad_scale, *step, *lr, *beta1, *beta2, *eps, *weight_decay]
-                .into_iter()
-                .chain(target.map(|(_, tau)| tau))
-                .chain(*guard)
-                .collect(),
-            Self::SpectralNorm { sigma_max, guard, .. } => {
-                [*sigma_max].into_iter().chain(*guard).collect()
-            }
+            } => [
+                *grad,
+                *grad_scale,
+                *step,
+                *lr,
+                *beta1,
+                *beta2,
+                *eps,
+                *weight_decay,
+            ]
+            .into_iter()
+            .chain(target.map(|(_, tau)| tau))
+            .chain(*guard)
+            .collect(),
+            Self::SpectralNorm {
+                sigma_max, guard, ..
+            } => [*sigma_max].into_iter().chain(*guard).collect(),
         }
     }
 
@@ -133,9 +140,16 @@ impl Effect {
     pub fn writes(&self) -> Vec<StateId> {
         match self {
             Self::Store { state, .. } | Self::RingPush { state, .. } => vec![*state],
-            Self::Adam { param, m, v, target, .. } => {
-                [*param, *m, *v].into_iter().chain(target.map(|(state, _)| state)).collect()
-            }
+            Self::Adam {
+                param,
+                m,
+                v,
+                target,
+                ..
+            } => [*param, *m, *v]
+                .into_iter()
+                .chain(target.map(|(state, _)| state))
+                .collect(),
             Self::SpectralNorm { param, u, v, .. } => vec![*param, *u, *v],
         }
     }
@@ -148,7 +162,9 @@ impl Effect {
                 *value = map(*value);
                 *guard = guard.map(&map);
             }
-            Self::RingPush { row, value, guard, .. } => {
+            Self::RingPush {
+                row, value, guard, ..
+            } => {
                 *row = map(*row);
                 *value = map(*value);
                 *guard = guard.map(&map);
@@ -172,7 +188,9 @@ impl Effect {
                 *target = target.map(|(state, tau)| (state, map(tau)));
                 *guard = guard.map(&map);
             }
-            Self::SpectralNorm { sigma_max, guard, .. } => {
+            Self::SpectralNorm {
+                sigma_max, guard, ..
+            } => {
                 *sigma_max = map(*sigma_max);
                 *guard = guard.map(&map);
             }

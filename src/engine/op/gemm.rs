@@ -53,7 +53,11 @@ impl Gemm {
         arity("gemm", inputs, 2)?;
         let (a, b) = (inputs[0], inputs[1]);
         if a.dtype != b.dtype || !a.dtype.is_real() {
-            return Err(type_error("gemm", inputs, "operands must share a real type"));
+            return Err(type_error(
+                "gemm",
+                inputs,
+                "operands must share a real type",
+            ));
         }
         let extents = self
             .extents(&a.shape, &b.shape)
@@ -74,7 +78,11 @@ impl Gemm {
         let (a, b) = (inputs[0], inputs[1]);
         let mut product = |x, trans_a, y, trans_b| {
             let op = Op::Gemm(Self { trans_a, trans_b });
-            Some(graph.push(op, vec![x, y]).expect("extents follow from the product's"))
+            Some(
+                graph
+                    .push(op, vec![x, y])
+                    .expect("extents follow from the product's"),
+            )
         };
         let da = if self.trans_a {
             product(b, self.trans_b, grad, true)

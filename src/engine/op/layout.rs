@@ -46,7 +46,11 @@ impl Layout {
             Self::Reshape(_) => "reshape".to_owned(),
             Self::Transpose => "transpose".to_owned(),
             Self::Slice { axis, start, len } => format!("slice[{axis}: {start}+{len}]"),
-            Self::Pad { axis, before, after } => format!("pad[{axis}: {before}+{after}]"),
+            Self::Pad {
+                axis,
+                before,
+                after,
+            } => format!("pad[{axis}: {before}+{after}]"),
             Self::Concat { axis } => format!("concat[{axis}]"),
             Self::Broadcast(_) => "broadcast".to_owned(),
             Self::StopGradient => "stop_gradient".to_owned(),
@@ -56,7 +60,11 @@ impl Layout {
     pub(crate) fn infer(&self, inputs: &[&Node]) -> Result<(Shape, DType), GraphError> {
         let name = self.name();
         let Some(first) = inputs.first() else {
-            return Err(GraphError::Arity { op: name, expected: 1, got: 0 });
+            return Err(GraphError::Arity {
+                op: name,
+                expected: 1,
+                got: 0,
+            });
         };
         let dtype = first.dtype;
         let fail = |why| Err(shape_error(&name, inputs, why));
@@ -84,7 +92,11 @@ impl Layout {
                 }
                 dims[*axis] = *len;
             }
-            Self::Pad { axis, before, after } => {
+            Self::Pad {
+                axis,
+                before,
+                after,
+            } => {
                 if *axis >= dims.len() {
                     return fail("the axis must exist");
                 }
@@ -131,7 +143,11 @@ impl Layout {
             Self::Transpose => vec![Some(b.transpose(grad))],
             Self::Slice { axis, start, len } => {
                 let after = shape.0[*axis] - start - len;
-                let pad = Self::Pad { axis: *axis, before: *start, after };
+                let pad = Self::Pad {
+                    axis: *axis,
+                    before: *start,
+                    after,
+                };
                 vec![Some(b.push(Op::Layout(pad), &[grad]))]
             }
             Self::Pad { axis, before, .. } => {

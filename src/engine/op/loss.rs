@@ -58,7 +58,9 @@ impl Loss {
         arity(&name, inputs, n_inputs)?;
         let fail = |why| Err(shape_error(&name, inputs, why));
         let x = &inputs[0].shape;
-        let Some(&width) = x.0.last() else { return fail("rows are needed") };
+        let Some(&width) = x.0.last() else {
+            return fail("rows are needed");
+        };
         if n_valid == 0 || n_valid > width {
             return fail("the valid width must lie within the row");
         }
@@ -154,7 +156,14 @@ fn pad_last(b: &mut Builder<'_>, x: NodeId, width: usize) -> NodeId {
     if after == 0 {
         return x;
     }
-    b.push(Op::Layout(super::Layout::Pad { axis, before: 0, after }), &[x])
+    b.push(
+        Op::Layout(super::Layout::Pad {
+            axis,
+            before: 0,
+            after,
+        }),
+        &[x],
+    )
 }
 
 /// ln Σ e^x over the last axis, kept as a unit axis.
@@ -195,8 +204,9 @@ fn expand_project(b: &mut Builder<'_>, inputs: &[NodeId], n_valid: usize) -> Nod
     let (p, reward, discount, v_max) = (inputs[0], inputs[1], inputs[2], inputs[3]);
     let dims = b.shape(p).0;
     let (rows, width) = (dims[0], dims[1]);
-    let unit: Vec<f64> =
-        (0..n_valid).map(|i| 2.0 * i as f64 / (n_valid - 1) as f64 - 1.0).collect();
+    let unit: Vec<f64> = (0..n_valid)
+        .map(|i| 2.0 * i as f64 / (n_valid - 1) as f64 - 1.0)
+        .collect();
     let unit = b.constant(Shape::from([n_valid]), &unit, DType::F32);
     let z = b.mul(unit, v_max);
     let reward = b.reshape(reward, [rows, 1]);

@@ -30,8 +30,18 @@ pub(crate) fn infer(op: ScalarOp, inputs: &[&Node]) -> Result<(Shape, DType), Gr
     let shapes: Vec<&Shape> = inputs.iter().map(|node| &node.shape).collect();
     let shape = broadcast_shape(&shapes)
         .ok_or_else(|| shape_error(name, inputs, "extents must be equal, 1 or missing"))?;
-    let family = |node: &&Node| if node.dtype.is_real() { DType::F32 } else { node.dtype };
-    let valued = if op == ScalarOp::Select { &inputs[1..] } else { inputs };
+    let family = |node: &&Node| {
+        if node.dtype.is_real() {
+            DType::F32
+        } else {
+            node.dtype
+        }
+    };
+    let valued = if op == ScalarOp::Select {
+        &inputs[1..]
+    } else {
+        inputs
+    };
     let dtype = family(&valued[0]);
     if valued.iter().any(|node| family(node) != dtype) {
         return Err(type_error(name, inputs, "operands must be of one family"));
@@ -39,15 +49,21 @@ pub(crate) fn infer(op: ScalarOp, inputs: &[&Node]) -> Result<(Shape, DType), Gr
     if op == ScalarOp::Select && family(&inputs[0]) != DType::F32 {
         return Err(type_error(name, inputs, "a mask must be real"));
     }
-    let is_comparison =
-        matches!(op, ScalarOp::Less | ScalarOp::LessEqual | ScalarOp::Equal | ScalarOp::IsFinite);
+    let is_comparison = matches!(
+        op,
+        ScalarOp::Less | ScalarOp::LessEqual | ScalarOp::Equal | ScalarOp::IsFinite
+    );
     let fits_i32 = is_comparison
         || matches!(
             op,
             ScalarOp::Add | ScalarOp::Sub | ScalarOp::Min | ScalarOp::Max | ScalarOp::Select
         );
     if dtype == DType::I32 && !fits_i32 {
-        return Err(type_error(name, inputs, "integers know add, sub, min, max, less, select"));
+        return Err(type_error(
+            name,
+            inputs,
+            "integers know add, sub, min, max, less, select",
+        ));
     }
     Ok((shape, if is_comparison { DType::F32 } else { dtype }))
 }

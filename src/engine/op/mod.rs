@@ -215,10 +215,18 @@ fn infer_leaf(leaf: &Leaf, inputs: &[&Node]) -> Result<(Shape, DType), GraphErro
         | Leaf::Argument { shape, dtype, .. } => Ok((shape.clone(), *dtype)),
         Leaf::Constant { shape, bits, dtype } => {
             if shape.n_elements() != bits.len() {
-                return Err(shape_error("constant", inputs, "element count must equal the shape's"));
+                return Err(shape_error(
+                    "constant",
+                    inputs,
+                    "element count must equal the shape's",
+                ));
             }
             if matches!(dtype, DType::Tf32 | DType::Bf16) {
-                return Err(type_error("constant", inputs, "a narrow constant is an F32 one, cast"));
+                return Err(type_error(
+                    "constant",
+                    inputs,
+                    "a narrow constant is an F32 one, cast",
+                ));
             }
             Ok((shape.clone(), *dtype))
         }
@@ -230,19 +238,34 @@ pub(crate) fn arity(op: &str, inputs: &[&Node], expected: usize) -> Result<(), G
     if inputs.len() == expected {
         return Ok(());
     }
-    Err(GraphError::Arity { op: op.to_owned(), expected, got: inputs.len() })
+    Err(GraphError::Arity {
+        op: op.to_owned(),
+        expected,
+        got: inputs.len(),
+    })
 }
 
 /// Reports operand shapes that break a rule.
 pub(crate) fn shape_error(op: &str, inputs: &[&Node], why: &'static str) -> GraphError {
     let shapes: Vec<String> = inputs.iter().map(|node| node.shape.to_string()).collect();
-    GraphError::Shape { op: op.to_owned(), shapes: shapes.join(" "), why }
+    GraphError::Shape {
+        op: op.to_owned(),
+        shapes: shapes.join(" "),
+        why,
+    }
 }
 
 /// Reports operand types that break a rule.
 pub(crate) fn type_error(op: &str, inputs: &[&Node], why: &'static str) -> GraphError {
-    let dtypes: Vec<String> = inputs.iter().map(|node| format!("{:?}", node.dtype)).collect();
-    GraphError::Type { op: op.to_owned(), dtypes: dtypes.join(" "), why }
+    let dtypes: Vec<String> = inputs
+        .iter()
+        .map(|node| format!("{:?}", node.dtype))
+        .collect();
+    GraphError::Type {
+        op: op.to_owned(),
+        dtypes: dtypes.join(" "),
+        why,
+    }
 }
 
 /// Checks that an operand has a type.
@@ -255,5 +278,9 @@ pub(crate) fn expect_type(
 ) -> Result<(), GraphError> {
     let got = inputs[position].dtype;
     let fits = got == dtype || (dtype == DType::F32 && got.is_real());
-    if fits { Ok(()) } else { Err(type_error(op, inputs, why)) }
+    if fits {
+        Ok(())
+    } else {
+        Err(type_error(op, inputs, why))
+    }
 }

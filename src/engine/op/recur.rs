@@ -28,7 +28,12 @@ impl Body {
     /// Finishes a body.
     pub fn new(graph: Graph, next: Vec<NodeId>, outputs: Vec<NodeId>) -> Self {
         let text = format!("{graph:?}next {next:?} outputs {outputs:?}");
-        Self { graph, next, outputs, text }
+        Self {
+            graph,
+            next,
+            outputs,
+            text,
+        }
     }
 }
 
@@ -63,7 +68,11 @@ pub struct Recur {
 
 impl Recur {
     pub(crate) fn name(&self) -> String {
-        let direction = if self.is_reversed { "reversed" } else { "forward" };
+        let direction = if self.is_reversed {
+            "reversed"
+        } else {
+            "forward"
+        };
         format!("recur[{} {direction}]", self.n_steps)
     }
 
@@ -72,10 +81,19 @@ impl Recur {
         &self,
         rewrite: impl FnOnce(&Graph, &[NodeId]) -> (Graph, Vec<NodeId>),
     ) -> Self {
-        let roots: Vec<NodeId> = self.body.next.iter().chain(&self.body.outputs).copied().collect();
+        let roots: Vec<NodeId> = self
+            .body
+            .next
+            .iter()
+            .chain(&self.body.outputs)
+            .copied()
+            .collect();
         let (graph, mut next) = rewrite(&self.body.graph, &roots);
         let outputs = next.split_off(self.n_carries);
-        Self { body: Arc::new(Body::new(graph, next, outputs)), ..self.clone() }
+        Self {
+            body: Arc::new(Body::new(graph, next, outputs)),
+            ..self.clone()
+        }
     }
 
     fn carry_shape(&self, k: usize) -> &Shape {
@@ -146,7 +164,12 @@ impl Recur {
         }
         for node in self.body.graph.nodes() {
             let Op::Leaf(leaf) = &node.op else { continue };
-            let Leaf::Argument { position, shape, dtype } = leaf else {
+            let Leaf::Argument {
+                position,
+                shape,
+                dtype,
+            } = leaf
+            else {
                 if matches!(leaf, Leaf::Constant { .. }) {
                     continue;
                 }
@@ -161,7 +184,11 @@ impl Recur {
                 return fail("operands must fit the body's arguments");
             }
             if input.dtype != *dtype {
-                return Err(type_error(&name, inputs, "operands must fit the body's arguments"));
+                return Err(type_error(
+                    &name,
+                    inputs,
+                    "operands must fit the body's arguments",
+                ));
             }
         }
         for (k, input) in inputs[..self.n_carries].iter().enumerate() {
@@ -170,7 +197,9 @@ impl Recur {
             }
         }
         let is_f32 = |id: &NodeId| self.body.graph.node(*id).dtype == DType::F32;
-        let carries_are_f32 = inputs[..self.n_carries].iter().all(|input| input.dtype == DType::F32);
+        let carries_are_f32 = inputs[..self.n_carries]
+            .iter()
+            .all(|input| input.dtype == DType::F32);
         if !carries_are_f32 || !self.body.next.iter().chain(&self.body.outputs).all(is_f32) {
             return Err(type_error(&name, inputs, "carries and outputs are F32"));
         }
@@ -186,8 +215,10 @@ impl Recur {
         grad: NodeId,
     ) -> Vec<Option<NodeId>> {
         let inputs = graph.node(node).inputs.clone();
-        let is_real: Vec<bool> =
-            inputs.iter().map(|input| graph.node(*input).dtype.is_real()).collect();
+        let is_real: Vec<bool> = inputs
+            .iter()
+            .map(|input| graph.node(*input).dtype.is_real())
+            .collect();
         let reverse = self.backward(&inputs, graph);
         let mut b = Builder::new(graph);
         let n_invariants = inputs.len() - self.n_carries - self.n_sequences;
@@ -226,7 +257,11 @@ impl Recur {
         for k in 0..n_invariants {
             result.push(Some(reverse.carry(&mut b, out, self.n_carries + k)));
         }
-        result.into_iter().zip(is_real).map(|(part, real)| part.filter(|_| real)).collect()
+        result
+            .into_iter()
+            .zip(is_real)
+            .map(|(part, real)| part.filter(|_| real))
+            .collect()
     }
 
     /// Builds the backward loop; its operands are listed in [`Recur::gradient`].
@@ -241,36 +276,51 @@ impl Recur {
             b.argument(position - 1, shape, dtype)
         };
         let invariants = &inputs[self.n_carries + self.n_sequences..];
-        let d_next: Vec<NodeId> =
-            (0..self.n_carries).map(|k| argument(&mut b, self.carry_shape(k), DType::F32)).collect();
+        let d_next: Vec<NodeId> = (0..self.n_carries)
+            .map(|k| argument(&mut b, self.carry_shape(k), DType::F32))
+            .collect();
         let d_invariant: Vec<NodeId> = invariants
             .iter()
             .map(|input| argument(&mut b, &graph.node(*input).shape, DType::F32))
             .collect();
-        let mut forward: Vec<NodeId> =
-            (0..self.n_carries).map(|k| argument(&mut b, self.carry_shape(k), DType::F32)).collect();
+        let mut forward: Vec<NodeId> = (0..self.n_carries)
+            .map(|k| argument(&mut b, self.carry_shape(k), DType::F32))
+            .collect();
         for input in &inputs[self.n_carries..self.n_carries + self.n_sequences] {
             let node = graph.node(*input);
             let shape = Shape(node.shape.0[1..].to_vec());
             forward.push(argument(&mut b, &shape, node.dtype));
         }
-        let d_saved: Vec<NodeId> =
-            (0..self.n_carries).map(|k| argument(&mut b, self.carry_shape(k), DType::F32)).collect();
-        let d_output: Vec<NodeId> =
-            (0..n_outputs).map(|k| argument(&mut b, self.output_shape(k), DType::F32)).collect();
+        let d_saved: Vec<NodeId> = (0..self.n_carries)
+            .map(|k| argument(&mut b, self.carry_shape(k), DType::F32))
+            .collect();
+        let d_output: Vec<NodeId> = (0..n_outputs)
+            .map(|k| argument(&mut b, self.output_shape(k), DType::F32))
+            .collect();
         for input in invariants {
             let node = graph.node(*input);
             forward.push(argument(&mut b, &node.shape, node.dtype));
         }
 
         // The body again, on the new arguments, then its gradient.
-        let roots: Vec<NodeId> = self.body.next.iter().chain(&self.body.outputs).copied().collect();
-        let image = self.body.graph.rewrite(&roots, b.graph(), |target, node, operands| {
-            if let Op::Leaf(Leaf::Argument { position, .. }) = &node.op {
-                return forward[*position as usize];
-            }
-            target.push(node.op.clone(), operands).expect("the body was verified")
-        });
+        let roots: Vec<NodeId> = self
+            .body
+            .next
+            .iter()
+            .chain(&self.body.outputs)
+            .copied()
+            .collect();
+        let image = self
+            .body
+            .graph
+            .rewrite(&roots, b.graph(), |target, node, operands| {
+                if let Op::Leaf(Leaf::Argument { position, .. }) = &node.op {
+                    return forward[*position as usize];
+                }
+                target
+                    .push(node.op.clone(), operands)
+                    .expect("the body was verified")
+            });
         let image_of = |id: &NodeId| image[id.idx()].expect("roots are rewritten");
         let seeds: Vec<(NodeId, NodeId)> = self
             .body
@@ -291,11 +341,14 @@ impl Recur {
                 b.constant(shape, &zeros, DType::F32)
             }
         };
-        let mut next: Vec<NodeId> =
-            (0..self.n_carries).map(|k| total(Some(d_saved[k]), k)).collect();
+        let mut next: Vec<NodeId> = (0..self.n_carries)
+            .map(|k| total(Some(d_saved[k]), k))
+            .collect();
         let first = self.n_carries + self.n_sequences;
         next.extend((0..n_invariants).map(|k| total(Some(d_invariant[k]), first + k)));
-        let outputs = (0..self.n_sequences).map(|k| total(None, self.n_carries + k)).collect();
+        let outputs = (0..self.n_sequences)
+            .map(|k| total(None, self.n_carries + k))
+            .collect();
         Self {
             body: Arc::new(Body::new(body, next, outputs)),
             n_steps: self.n_steps,

@@ -59,10 +59,13 @@ impl Replay {
         match self {
             Self::Sample { .. } => Ok((inputs[0].shape.clone(), DType::I32)),
             Self::NStep { .. } => {
-                let rings_fit =
-                    inputs[0].shape.rank() == 2 && inputs[0].shape == inputs[1].shape;
+                let rings_fit = inputs[0].shape.rank() == 2 && inputs[0].shape == inputs[1].shape;
                 if !rings_fit || inputs[2].shape.rank() != 1 || !is_scalar(5) {
-                    return Err(shape_error(&name, inputs, "rings are [C, E], the index [B]"));
+                    return Err(shape_error(
+                        &name,
+                        inputs,
+                        "rings are [C, E], the index [B]",
+                    ));
                 }
                 Ok((Shape::from([3, inputs[2].shape.0[0]]), DType::F32))
             }

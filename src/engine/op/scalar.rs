@@ -180,8 +180,11 @@ impl ScalarOp {
             }
             Self::Max | Self::Min => {
                 let zero = b.scalar(0.0);
-                let takes_a =
-                    if self == Self::Max { b.less(x[1], x[0]) } else { b.less(x[0], x[1]) };
+                let takes_a = if self == Self::Max {
+                    b.less(x[1], x[0])
+                } else {
+                    b.less(x[0], x[1])
+                };
                 let da = b.select(takes_a, grad, zero);
                 let db = b.select(takes_a, zero, grad);
                 vec![Some(da), Some(db)]

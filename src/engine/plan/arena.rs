@@ -51,7 +51,8 @@ pub(crate) fn place(buffers: &mut [Buffer], base: usize) -> usize {
         let mut best: Option<(usize, usize)> = None;
         let mut cursor = base;
         for (start, stop) in rivals {
-            if start >= cursor + buffers[i].bytes && best.is_none_or(|(gap, _)| start - cursor < gap)
+            if start >= cursor + buffers[i].bytes
+                && best.is_none_or(|(gap, _)| start - cursor < gap)
             {
                 best = Some((start - cursor, cursor));
             }

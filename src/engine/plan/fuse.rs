@@ -49,8 +49,14 @@ pub struct Region {
 /// Whether a node may be part of a region.
 pub(crate) fn is_fusible(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
-    let inputs_real = node.inputs.iter().all(|input| graph.node(*input).dtype.is_real());
-    let kind = matches!(node.op, Op::Map(_) | Op::Cast(_) | Op::Layout(Layout::Broadcast(_)));
+    let inputs_real = node
+        .inputs
+        .iter()
+        .all(|input| graph.node(*input).dtype.is_real());
+    let kind = matches!(
+        node.op,
+        Op::Map(_) | Op::Cast(_) | Op::Layout(Layout::Broadcast(_))
+    );
     kind && node.dtype.is_real() && inputs_real
 }
 
@@ -62,7 +68,11 @@ pub(crate) fn absorbed(graph: &Graph, needed: &[bool], n_uses: &[usize]) -> Vec<
     let mut head: Vec<NodeId> = graph.ids().collect();
     let mut n_code = vec![1usize; graph.nodes().len()];
     let mut n_inputs: Vec<usize> = graph.nodes().iter().map(|node| node.inputs.len()).collect();
-    for id in graph.ids().rev().filter(|id| needed[id.idx()] && is_fusible(graph, *id)) {
+    for id in graph
+        .ids()
+        .rev()
+        .filter(|id| needed[id.idx()] && is_fusible(graph, *id))
+    {
         let root = head[id.idx()];
         for input in &graph.node(id).inputs {
             let joins = !inside[input.idx()]
@@ -91,7 +101,12 @@ pub(crate) fn build(graph: &Graph, root: NodeId, inside: &[bool]) -> (Region, Ve
     let mut operands: Vec<NodeId> = Vec::new();
     let mut constants: Vec<u64> = Vec::new();
     for member in &members {
-        for input in graph.node(*member).inputs.iter().filter(|input| !members.contains(input)) {
+        for input in graph
+            .node(*member)
+            .inputs
+            .iter()
+            .filter(|input| !members.contains(input))
+        {
             match scalar_constant(graph, *input) {
                 Some(bits) if !constants.contains(&bits) => constants.push(bits),
                 Some(_) => {}
@@ -105,12 +120,16 @@ pub(crate) fn build(graph: &Graph, root: NodeId, inside: &[bool]) -> (Region, Ve
         let number = match (position, scalar_constant(graph, id)) {
             (Some(position), _) => operands.len() + constants.len() + position,
             (None, Some(bits)) => {
-                let at = constants.iter().position(|c| *c == bits).expect("collected above");
+                let at = constants
+                    .iter()
+                    .position(|c| *c == bits)
+                    .expect("collected above");
                 operands.len() + at
             }
-            (None, None) => {
-                operands.iter().position(|operand| *operand == id).expect("collected above")
-            }
+            (None, None) => operands
+                .iter()
+                .position(|operand| *operand == id)
+                .expect("collected above"),
         };
         u16::try_from(number).expect("regions are short")
     };
@@ -133,10 +152,18 @@ pub(crate) fn build(graph: &Graph, root: NodeId, inside: &[bool]) -> (Region, Ve
         })
         .collect();
     let shape = &graph.node(root).shape;
-    let strides: Vec<Vec<usize>> =
-        operands.iter().map(|id| broadcast_strides(&graph.node(*id).shape, shape)).collect();
+    let strides: Vec<Vec<usize>> = operands
+        .iter()
+        .map(|id| broadcast_strides(&graph.node(*id).shape, shape))
+        .collect();
     let (extents, strides) = collapse(&shape.0, strides);
-    let region = Region { n_inputs: operands.len(), constants, code, extents, strides };
+    let region = Region {
+        n_inputs: operands.len(),
+        constants,
+        code,
+        extents,
+        strides,
+    };
     (region, operands)
 }
 
@@ -178,9 +205,10 @@ fn collapse(dims: &[usize], strides: Vec<Vec<usize>>) -> (Vec<usize>, Vec<Vec<us
     let mut merged: Vec<Vec<usize>> = vec![Vec::new(); strides.len()];
     for axis in (0..dims.len()).rev().filter(|&axis| dims[axis] != 1) {
         let joins = extents.last().is_some_and(|&inner| {
-            strides.iter().zip(&merged).all(|(all, kept)| {
-                all[axis] == kept.last().expect("one per extent") * inner
-            })
+            strides
+                .iter()
+                .zip(&merged)
+                .all(|(all, kept)| all[axis] == kept.last().expect("one per extent") * inner)
         });
         if joins {
             *extents.last_mut().expect("checked") *= dims[axis];

@@ -2,8 +2,7 @@
 
 use super::arena::{self, Buffer};
 use super::{
-    BufferIdx, ElementBytes, Kernel, LoopPlan, Operand, PhasePlan, Plan, Source, Step, commit,
-    fuse,
+    BufferIdx, ElementBytes, Kernel, LoopPlan, Operand, PhasePlan, Plan, Source, Step, commit, fuse,
 };
 use crate::engine::graph::{DType, Graph, NodeId, Shape};
 use crate::engine::op::{Layout, Leaf, Op, Recur};
@@ -50,7 +49,10 @@ pub fn lower(program: &Program, options: LowerOptions) -> Plan {
     });
     let mut buffers = lowering.buffers;
     let mut base = 0;
-    for buffer in buffers.iter_mut().filter(|buffer| buffer.last == usize::MAX) {
+    for buffer in buffers
+        .iter_mut()
+        .filter(|buffer| buffer.last == usize::MAX)
+    {
         buffer.offset = base;
         base += arena::align(buffer.bytes);
     }
@@ -105,20 +107,33 @@ struct Scope<'g> {
 
 impl Lowering {
     fn buffer(&mut self, bytes: usize, first: usize, last: usize) -> BufferIdx {
-        self.buffers.push(Buffer { bytes, first, last, offset: 0 });
+        self.buffers.push(Buffer {
+            bytes,
+            first,
+            last,
+            offset: 0,
+        });
         BufferIdx(u32::try_from(self.buffers.len() - 1).expect("fewer than 2^32 buffers"))
     }
 
     fn persistent(&mut self, shape: &Shape, dtype: DType) -> Operand {
         let bytes = shape.n_elements() * self.options.elements.of(dtype);
         let buffer = self.buffer(bytes, 0, usize::MAX);
-        Operand { source: Source::Lane { buffer, offset: 0 }, shape: shape.clone(), dtype }
+        Operand {
+            source: Source::Lane { buffer, offset: 0 },
+            shape: shape.clone(),
+            dtype,
+        }
     }
 
     fn transient(&mut self, shape: &Shape, dtype: DType) -> Operand {
         let bytes = shape.n_elements() * self.options.elements.of(dtype);
         let buffer = self.buffer(bytes, self.now, self.now);
-        Operand { source: Source::Lane { buffer, offset: 0 }, shape: shape.clone(), dtype }
+        Operand {
+            source: Source::Lane { buffer, offset: 0 },
+            shape: shape.clone(),
+            dtype,
+        }
     }
 
     fn touch(&mut self, operand: &Operand) {
@@ -133,7 +148,11 @@ impl Lowering {
             self.touch(input);
         }
         self.touch(&out);
-        steps.push(Step { kernel, inputs, output: out });
+        steps.push(Step {
+            kernel,
+            inputs,
+            output: out,
+        });
         if !self.in_loop {
             self.now += 1;
         }
@@ -147,7 +166,10 @@ impl Lowering {
         let graph = if self.options.expand {
             let (graph, images) = expand(&phase.graph, &roots);
             let of: HashMap<NodeId, NodeId> = roots.iter().copied().zip(images).collect();
-            effects = effects.iter().map(|effect| effect.map_nodes(|id| of[&id])).collect();
+            effects = effects
+                .iter()
+                .map(|effect| effect.map_nodes(|id| of[&id]))
+                .collect();
             roots = roots.iter().map(|id| of[id]).collect();
             expanded = graph;
             &expanded
@@ -159,11 +181,18 @@ impl Lowering {
         let mut snapshots: HashMap<NodeId, Operand> = HashMap::new();
         for effect in &effects {
             // What the effect itself writes counts too: a row pushed may be read from its own ring.
-            written.extend(effect.writes().iter().filter_map(|id| self.states[id.0 as usize].buffer()));
+            written.extend(
+                effect
+                    .writes()
+                    .iter()
+                    .filter_map(|id| self.states[id.0 as usize].buffer()),
+            );
             for node in effect.reads() {
                 let operand = self.operand(&mut scope, node);
                 // Commits read the arena alone, so tables are copied into it.
-                let is_stable = operand.buffer().is_some_and(|buffer| !written.contains(&buffer));
+                let is_stable = operand
+                    .buffer()
+                    .is_some_and(|buffer| !written.contains(&buffer));
                 if !is_stable && !snapshots.contains_key(&node) {
                     let copy = self.transient(&operand.shape, operand.dtype);
                     self.emit(&mut scope.steps, Kernel::Copy, vec![operand], copy.clone());
@@ -174,8 +203,10 @@ impl Lowering {
         let mut read = HashMap::new();
         for effect in &effects {
             for node in effect.reads() {
-                let operand =
-                    snapshots.get(&node).cloned().unwrap_or_else(|| self.operand(&mut scope, node));
+                let operand = snapshots
+                    .get(&node)
+                    .cloned()
+                    .unwrap_or_else(|| self.operand(&mut scope, node));
                 self.touch(&operand);
                 read.insert(node, operand);
             }
@@ -184,7 +215,11 @@ impl Lowering {
         let commits = effects
             .iter()
             .map(|effect| {
-                commit(effect, |node| read[&node].clone(), |id| states[id.0 as usize].clone())
+                commit(
+                    effect,
+                    |node| read[&node].clone(),
+                    |id| states[id.0 as usize].clone(),
+                )
             })
             .collect();
         PhasePlan {
@@ -251,14 +286,25 @@ impl Lowering {
         }
         if fuse::is_fusible(graph, id) {
             let (region, operands) = fuse::build(graph, id, &scope.inside);
-            let inputs = operands.iter().map(|input| self.operand(scope, *input)).collect();
+            let inputs = operands
+                .iter()
+                .map(|input| self.operand(scope, *input))
+                .collect();
             let out = self.output(scope, id);
-            self.emit(&mut scope.steps, Kernel::Region(region), inputs, out.clone());
+            self.emit(
+                &mut scope.steps,
+                Kernel::Region(region),
+                inputs,
+                out.clone(),
+            );
             scope.operand[id.idx()] = Some(out);
             return;
         }
-        let inputs: Vec<Operand> =
-            node.inputs.iter().map(|input| self.operand(scope, *input)).collect();
+        let inputs: Vec<Operand> = node
+            .inputs
+            .iter()
+            .map(|input| self.operand(scope, *input))
+            .collect();
         let out = self.output(scope, id);
         let kernel = match &node.op {
             Op::Recur(op) => Kernel::Loop(Box::new(self.recur(op, &inputs))),
@@ -271,7 +317,9 @@ impl Lowering {
     /// Resolves a node that costs nothing.
     fn view(&mut self, scope: &mut Scope<'_>, id: NodeId) -> Option<Operand> {
         let node = scope.graph.node(id);
-        let Op::Layout(layout) = &node.op else { return None };
+        let Op::Layout(layout) = &node.op else {
+            return None;
+        };
         let skip = match layout {
             Layout::Reshape(_) | Layout::StopGradient => 0,
             Layout::Slice { axis: 0, start, .. } => {
@@ -304,9 +352,11 @@ impl Lowering {
         };
         let operand = match leaf {
             Leaf::State { id, .. } => self.states[id.0 as usize].clone(),
-            Leaf::Table { id, shape, dtype } => {
-                Operand { source: Source::Table(*id), shape: shape.clone(), dtype: *dtype }
-            }
+            Leaf::Table { id, shape, dtype } => Operand {
+                source: Source::Table(*id),
+                shape: shape.clone(),
+                dtype: *dtype,
+            },
             Leaf::Argument { position, .. } => scope.arguments[*position as usize].clone(),
             Leaf::Constant { shape, bits, dtype } => {
                 if let Some(known) = self.constant_of.get(leaf) {
@@ -359,21 +409,30 @@ impl Lowering {
             let source = Source::Lane { buffer, offset };
             offset += part.n();
             if part.source != source {
-                let out = Operand { source, shape: part.shape.clone(), dtype: part.dtype };
+                let out = Operand {
+                    source,
+                    shape: part.shape.clone(),
+                    dtype: part.dtype,
+                };
                 self.emit(&mut scope.steps, Kernel::Copy, vec![part], out);
             }
         }
         let source = Source::Lane { buffer, offset: 0 };
-        scope.operand[id.idx()] =
-            Some(Operand { source, shape: node.shape.clone(), dtype: node.dtype });
+        scope.operand[id.idx()] = Some(Operand {
+            source,
+            shape: node.shape.clone(),
+            dtype: node.dtype,
+        });
     }
 
     /// Lowers a loop; everything in it lives for the duration of the loop's step.
     fn recur(&mut self, op: &Recur, inputs: &[Operand]) -> LoopPlan {
         let was_in_loop = std::mem::replace(&mut self.in_loop, true);
         let mut arguments: Vec<Operand> = inputs.to_vec();
-        for (position, argument) in
-            arguments.iter_mut().enumerate().take(op.n_carries + op.n_sequences)
+        for (position, argument) in arguments
+            .iter_mut()
+            .enumerate()
+            .take(op.n_carries + op.n_sequences)
         {
             let mut shape = argument.shape.clone();
             if position >= op.n_carries {
@@ -381,7 +440,13 @@ impl Lowering {
             }
             *argument = self.transient(&shape, argument.dtype);
         }
-        let roots: Vec<NodeId> = op.body.next.iter().chain(&op.body.outputs).copied().collect();
+        let roots: Vec<NodeId> = op
+            .body
+            .next
+            .iter()
+            .chain(&op.body.outputs)
+            .copied()
+            .collect();
         let mut scope = self.graph(&op.body.graph, &roots, arguments.clone());
         let carries = arguments[..op.n_carries].to_vec();
         let slices = arguments[op.n_carries..op.n_carries + op.n_sequences].to_vec();
@@ -391,7 +456,9 @@ impl Lowering {
             .iter()
             .map(|id| {
                 let operand = self.operand(&mut scope, *id);
-                let is_carry = carries.iter().any(|carry| carry.buffer() == operand.buffer());
+                let is_carry = carries
+                    .iter()
+                    .any(|carry| carry.buffer() == operand.buffer());
                 if !is_carry {
                     return operand;
                 }
@@ -402,8 +469,12 @@ impl Lowering {
                 copy
             })
             .collect();
-        let outputs =
-            op.body.outputs.iter().map(|id| self.operand(&mut scope, *id)).collect();
+        let outputs = op
+            .body
+            .outputs
+            .iter()
+            .map(|id| self.operand(&mut scope, *id))
+            .collect();
         self.in_loop = was_in_loop;
         LoopPlan {
             steps: scope.steps,
@@ -435,7 +506,8 @@ impl Scope<'_> {
             let part = self.graph.node(root);
             let is_view_or_leaf = matches!(
                 part.op,
-                Op::Leaf(_) | Op::Layout(Layout::Slice { axis: 0, .. } | Layout::Concat { axis: 0 })
+                Op::Leaf(_)
+                    | Op::Layout(Layout::Slice { axis: 0, .. } | Layout::Concat { axis: 0 })
             );
             if !is_view_or_leaf && part.dtype == node.dtype && !self.inside[root.idx()] {
                 self.piece_of.entry(root).or_insert((id, offset));
@@ -460,6 +532,9 @@ fn expand(graph: &Graph, roots: &[NodeId]) -> (Graph, Vec<NodeId>) {
         };
         target.push(op, inputs).expect("the graph was verified")
     });
-    let roots = roots.iter().map(|root| image[root.idx()].expect("roots are needed")).collect();
+    let roots = roots
+        .iter()
+        .map(|root| image[root.idx()].expect("roots are needed"))
+        .collect();
     (target, roots)
 }

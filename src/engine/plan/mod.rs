@@ -238,7 +238,9 @@ impl Plan {
 
     /// Returns the byte range of an operand in a lane; `None` for a table.
     pub fn range(&self, operand: &Operand) -> Option<std::ops::Range<usize>> {
-        let Source::Lane { buffer, offset } = operand.source else { return None };
+        let Source::Lane { buffer, offset } = operand.source else {
+            return None;
+        };
         let width = self.elements.of(operand.dtype);
         let start = self.buffers[buffer.0 as usize].offset + offset * width;
         Some(start..start + operand.n() * width)
@@ -272,12 +274,21 @@ pub(crate) fn commit(
     state: impl Fn(StateId) -> Operand,
 ) -> Commit {
     match effect {
-        Effect::Store { state: target, value, guard } => Commit::Store {
+        Effect::Store {
+            state: target,
+            value,
+            guard,
+        } => Commit::Store {
             state: state(*target),
             value: node(*value),
             guard: guard.map(node),
         },
-        Effect::RingPush { state: target, row, value, guard } => Commit::RingPush {
+        Effect::RingPush {
+            state: target,
+            row,
+            value,
+            guard,
+        } => Commit::RingPush {
             state: state(*target),
             row: node(*row),
             value: node(*value),
@@ -305,14 +316,20 @@ pub(crate) fn commit(
             step: node(*step),
             guard: guard.map(node),
         },
-        Effect::SpectralNorm { param, u, v, matrices, sigma_max, n_iterations, guard } => {
-            Commit::SpectralNorm {
-                blocks: [state(*param), state(*u), state(*v)],
-                matrices: matrices.clone(),
-                sigma_max: node(*sigma_max),
-                n_iterations: *n_iterations,
-                guard: guard.map(node),
-            }
-        }
+        Effect::SpectralNorm {
+            param,
+            u,
+            v,
+            matrices,
+            sigma_max,
+            n_iterations,
+            guard,
+        } => Commit::SpectralNorm {
+            blocks: [state(*param), state(*u), state(*v)],
+            matrices: matrices.clone(),
+            sigma_max: node(*sigma_max),
+            n_iterations: *n_iterations,
+            guard: guard.map(node),
+        },
     }
 }

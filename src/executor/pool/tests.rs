@@ -8,9 +8,9 @@ use crate::executor::{EpochReport, PoolOptions, TrialEnd, TrialFailure, TrialReq
 use crate::models::EpochMetrics;
 use crate::study::{DegenerateReason, FailureKind, Objective, Precision, TrialId, Value};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::sync::Mutex;
 
 fn trials(ids: std::ops::Range<i64>) -> Vec<TrialRequest> {
     ids.map(|id| request(id, Precision::F32)).collect()
@@ -29,8 +29,16 @@ fn is_complete(reported: &Reported, id: i64) -> bool {
 
 /// What of an epoch depends on the run alone, to the last bit.
 fn bits(epoch: &EpochReport) -> Vec<u64> {
-    let EpochMetrics { n_updates, n_env_steps, loss, grad_norm, q_mean, q_max, td_error, edge_atom_mass } =
-        epoch.metrics;
+    let EpochMetrics {
+        n_updates,
+        n_env_steps,
+        loss,
+        grad_norm,
+        q_mean,
+        q_max,
+        td_error,
+        edge_atom_mass,
+    } = epoch.metrics;
     let figures = &epoch.figures;
     let floats = [
         loss,
@@ -44,14 +52,32 @@ fn bits(epoch: &EpochReport) -> Vec<u64> {
         figures.turnover,
     ];
     let counts = [n_updates, n_env_steps, epoch.n_updates, epoch.n_env_steps];
-    floats.iter().map(|value| value.to_bits()).chain(counts).collect()
+    floats
+        .iter()
+        .map(|value| value.to_bits())
+        .chain(counts)
+        .collect()
 }
 
+/// By trial, fold and epoch.
+type EpochBits = BTreeMap<(TrialId, u32, u32), Vec<u64>>;
+
 /// Everything that may not depend on packing; `Debug` of a float tells it to the last bit.
-fn results(reported: &Reported) -> (Vec<String>, BTreeMap<(TrialId, u32, u32), Vec<u64>>) {
-    let done = reported.done.values().map(|report| format!("{report:?}")).collect();
+fn results(reported: &Reported) -> (Vec<String>, EpochBits) {
+    let done = reported
+        .done
+        .values()
+        .map(|report| format!("{report:?}"))
+        .collect();
     let key = |epoch: &EpochReport| (epoch.trial_id, epoch.fold, epoch.epoch);
-    (done, reported.epochs.iter().map(|epoch| (key(epoch), bits(epoch))).collect())
+    (
+        done,
+        reported
+            .epochs
+            .iter()
+            .map(|epoch| (key(epoch), bits(epoch)))
+            .collect(),
+    )
 }
 
 #[test]
@@ -62,34 +88,56 @@ fn packs_and_executors_change_no_bit() {
     assert_eq!(alone.0.len(), 8);
     assert_eq!(alone.1.len(), 8 * N_FOLDS * N_EPOCHS as usize);
     let distinct: std::collections::BTreeSet<_> = alone.1.values().collect();
-    assert_eq!(distinct.len(), alone.1.len(), "every epoch of every run is another");
+    assert_eq!(
+        distinct.len(),
+        alone.1.len(),
+        "every epoch of every run is another"
+    );
     for (n_executors, n_lanes) in [(1, 3), (1, 8), (2, 2), (4, 1), (4, 8)] {
         let packed = results(&run(Scripted::new(), wide(n_executors, n_lanes), &all));
-        assert!(packed == alone, "{n_executors} executors of {n_lanes} lanes differ");
+        assert!(
+            packed == alone,
+            "{n_executors} executors of {n_lanes} lanes differ"
+        );
     }
 }
 
 #[test]
 fn an_executor_stays_with_its_plan_and_takes_the_oldest_first() {
-    let arms = [Precision::F32, Precision::Bf16, Precision::F32, Precision::Bf16];
+    let arms = [
+        Precision::F32,
+        Precision::Bf16,
+        Precision::F32,
+        Precision::Bf16,
+    ];
     let all: Vec<_> = (0..4).zip(arms).map(|(id, arm)| request(id, arm)).collect();
     let reported = run(Scripted::new(), options(), &all);
-    let order: Vec<i64> =
-        reported.starts.iter().flat_map(|pack| &pack.trials).map(|id| id.0).collect();
+    let order: Vec<i64> = reported
+        .starts
+        .iter()
+        .flat_map(|pack| &pack.trials)
+        .map(|id| id.0)
+        .collect();
     assert_eq!(order, [0, 2, 1, 3]);
     let is_warmup = |id: i64| {
-        let mut epochs = reported.epochs.iter().filter(move |epoch| epoch.trial_id.0 == id);
+        let mut epochs = reported
+            .epochs
+            .iter()
+            .filter(move |epoch| epoch.trial_id.0 == id);
         epochs.next().unwrap().is_warmup
     };
     assert_eq!([0, 2, 1, 3].map(is_warmup), [true, false, true, false]);
-    let n_warmup = reported.epochs.iter().filter(|epoch| epoch.is_warmup).count();
+    let n_warmup = reported
+        .epochs
+        .iter()
+        .filter(|epoch| epoch.is_warmup)
+        .count();
     assert_eq!(n_warmup, 2, "the first epoch of each plan alone");
 }
 
 #[test]
 fn a_pack_that_does_not_fit_is_halved() {
-    let backend =
-        Scripted::new().on_open(|n| if n > 3 { Err(out_of_memory()) } else { Ok(()) });
+    let backend = Scripted::new().on_open(|n| if n > 3 { Err(out_of_memory()) } else { Ok(()) });
     let reported = run(backend, wide(1, 8), &trials(0..3));
     assert_eq!(reported.starts[0].n_lanes, 2);
     assert!((0..3).all(|id| is_complete(&reported, id)));
@@ -97,7 +145,11 @@ fn a_pack_that_does_not_fit_is_halved() {
 
 #[test]
 fn a_trial_that_never_fits_fails_with_its_bytes() {
-    let reported = run(Scripted::new().on_open(|_| Err(out_of_memory())), wide(2, 4), &trials(0..3));
+    let reported = run(
+        Scripted::new().on_open(|_| Err(out_of_memory())),
+        wide(2, 4),
+        &trials(0..3),
+    );
     assert_eq!(reported.done.len(), 3);
     for id in 0..3 {
         let failure = failure(&reported, id);
@@ -106,7 +158,12 @@ fn a_trial_that_never_fits_fails_with_its_bytes() {
         assert!(reported.of(id).folds.is_empty());
     }
     // Even these begin before they end, so that the database knows their plan.
-    assert!(reported.starts.iter().all(|pack| pack.n_lanes == 1 && !pack.plan_key.is_empty()));
+    assert!(
+        reported
+            .starts
+            .iter()
+            .all(|pack| pack.n_lanes == 1 && !pack.plan_key.is_empty())
+    );
     assert!(reported.epochs.is_empty());
 }
 
@@ -114,12 +171,26 @@ fn a_trial_that_never_fits_fails_with_its_bytes() {
 fn the_memory_budget_bounds_the_lanes() {
     let one = run(Scripted::new(), options(), &trials(0..1)).starts[0].bytes_per_lane;
     // Two executors share five lanes' worth: two each.
-    let options = PoolOptions { memory_bytes_max: 5 * one, ..wide(2, 8) };
+    let options = PoolOptions {
+        memory_bytes_max: 5 * one,
+        ..wide(2, 8)
+    };
     let reported = run(Scripted::new(), options, &trials(0..2));
-    assert!(reported.starts.iter().all(|pack| pack.n_lanes == 2 && pack.arena_bytes == 2 * one));
+    assert!(
+        reported
+            .starts
+            .iter()
+            .all(|pack| pack.n_lanes == 2 && pack.arena_bytes == 2 * one)
+    );
     // A single lane is tried whatever the budget says.
-    let options = PoolOptions { memory_bytes_max: 1, ..wide(1, 8) };
-    assert_eq!(run(Scripted::new(), options, &trials(0..1)).starts[0].n_lanes, 1);
+    let options = PoolOptions {
+        memory_bytes_max: 1,
+        ..wide(1, 8)
+    };
+    assert_eq!(
+        run(Scripted::new(), options, &trials(0..1)).starts[0].n_lanes,
+        1
+    );
 }
 
 #[test]
@@ -139,7 +210,10 @@ fn a_panic_takes_its_pack_and_nothing_else() {
 fn a_panic_at_opening_fails_one_trial() {
     let n_opened = AtomicUsize::new(0);
     let backend = Scripted::new().on_open(move |_| {
-        assert!(n_opened.fetch_add(1, Ordering::SeqCst) != 0, "no such kernel");
+        assert!(
+            n_opened.fetch_add(1, Ordering::SeqCst) != 0,
+            "no such kernel"
+        );
         Ok(())
     });
     let reported = run(backend, options(), &trials(0..3));
@@ -164,13 +238,30 @@ fn a_diverging_trial_fails_alone_and_its_lanes_are_refilled() {
     }
     for id in [0, 2, 3, 4, 5] {
         assert!(is_complete(&packed, id));
-        assert_eq!(format!("{:?}", packed.of(id)), format!("{:?}", alone.of(id)));
+        assert_eq!(
+            format!("{:?}", packed.of(id)),
+            format!("{:?}", alone.of(id))
+        );
     }
     // Two trials enter at first; the next takes the lanes of the failed one after one epoch.
-    let ids = |at: usize| packed.starts[at].trials.iter().map(|id| id.0).collect::<Vec<_>>();
+    let ids = |at: usize| {
+        packed.starts[at]
+            .trials
+            .iter()
+            .map(|id| id.0)
+            .collect::<Vec<_>>()
+    };
     assert_eq!((ids(0), ids(1)), (vec![0, 1], vec![2]));
-    let of_2 = packed.epochs.iter().position(|epoch| epoch.trial_id.0 == 2).unwrap();
-    let end_of_0 = packed.epochs.iter().rposition(|epoch| epoch.trial_id.0 == 0).unwrap();
+    let of_2 = packed
+        .epochs
+        .iter()
+        .position(|epoch| epoch.trial_id.0 == 2)
+        .unwrap();
+    let end_of_0 = packed
+        .epochs
+        .iter()
+        .rposition(|epoch| epoch.trial_id.0 == 0)
+        .unwrap();
     assert!(of_2 < end_of_0, "the pack did not wait for its other trial");
 }
 
@@ -195,7 +286,11 @@ fn a_stop_ends_at_the_epoch_boundary() {
     permit.send(()).unwrap();
     let reported = running.finish(reported, |_| true);
     let epochs: Vec<u32> = reported.epochs.iter().map(|epoch| epoch.epoch).collect();
-    assert_eq!(epochs, [0, 0, 1, 1], "that epoch is finished, no other begins");
+    assert_eq!(
+        epochs,
+        [0, 0, 1, 1],
+        "that epoch is finished, no other begins"
+    );
     assert!(reported.done.is_empty(), "a trial given up has not ended");
     assert_eq!(reported.starts.len(), 1, "no other trial begins");
 }
@@ -204,29 +299,60 @@ fn a_stop_ends_at_the_epoch_boundary() {
 fn what_is_refused_or_withdrawn_never_runs() {
     let reported = start(Scripted::new(), wide(1, 4), &trials(0..4))
         .finish(Reported::default(), |id| id.0 % 2 == 0);
-    assert_eq!(reported.done.keys().map(|id| id.0).collect::<Vec<_>>(), [0, 2]);
-    assert!(reported.epochs.iter().all(|epoch| epoch.trial_id.0 % 2 == 0));
+    assert_eq!(
+        reported.done.keys().map(|id| id.0).collect::<Vec<_>>(),
+        [0, 2]
+    );
+    assert!(
+        reported
+            .epochs
+            .iter()
+            .all(|epoch| epoch.trial_id.0 % 2 == 0)
+    );
 
     let (permit, permits) = mpsc::channel::<()>();
     let permits = Mutex::new(permits);
     // Waits until the permit's other end is gone, then runs freely.
-    let backend = Scripted::new().on_train(move |_| assert!(permits.lock().unwrap().recv().is_err()));
+    let backend =
+        Scripted::new().on_train(move |_| assert!(permits.lock().unwrap().recv().is_err()));
     let mut running = start(backend, options(), &trials(0..3));
     let mut reported = Reported::default();
     running.next(&mut reported);
     running.pool.withdraw(|trial| trial.request.trial_id.0 < 2);
     drop(permit);
     let reported = running.finish(reported, |_| true);
-    assert_eq!(reported.done.keys().map(|id| id.0).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(
+        reported.done.keys().map(|id| id.0).collect::<Vec<_>>(),
+        [0, 1]
+    );
 }
 
 #[test]
 fn too_few_trades_leave_results_but_no_value_and_no_weights() {
-    let objective = Objective { min_trades: u64::MAX, ..options().objective };
-    let reported = run(Scripted::new(), PoolOptions { objective, ..options() }, &trials(0..1));
-    assert_eq!(reported.of(0).end, TrialEnd::Degenerate(DegenerateReason::TooFewTrades));
+    let objective = Objective {
+        min_trades: u64::MAX,
+        ..options().objective
+    };
+    let reported = run(
+        Scripted::new(),
+        PoolOptions {
+            objective,
+            ..options()
+        },
+        &trials(0..1),
+    );
+    assert_eq!(
+        reported.of(0).end,
+        TrialEnd::Degenerate(DegenerateReason::TooFewTrades)
+    );
     assert_eq!(reported.of(0).folds.len(), N_FOLDS);
-    assert!(reported.of(0).folds.iter().all(|fold| fold.weights.is_none()));
+    assert!(
+        reported
+            .of(0)
+            .folds
+            .iter()
+            .all(|fold| fold.weights.is_none())
+    );
 }
 
 #[test]
@@ -235,11 +361,24 @@ fn a_schedule_spans_the_run_whatever_sets_its_length() {
     // two such epochs over the whole of which it does.
     let first = |n_epochs: u32, fraction: f64| {
         let mut trial = request(0, Precision::F32);
-        trial.params.insert("model.epsilon_fraction".to_owned(), Value::Float(fraction));
-        let reported = run(Scripted::new(), PoolOptions { n_epochs, ..options() }, &[trial]);
+        trial
+            .params
+            .insert("model.epsilon_fraction".to_owned(), Value::Float(fraction));
+        let reported = run(
+            Scripted::new(),
+            PoolOptions {
+                n_epochs,
+                ..options()
+            },
+            &[trial],
+        );
         bits(&reported.epochs[0])
     };
     let whole = first(2, 1.0);
     assert_eq!(whole, first(4, 0.5), "128 of 128 updates are 128 of 256");
-    assert_ne!(whole, first(4, 1.0), "the decay is felt within the first epoch");
+    assert_ne!(
+        whole,
+        first(4, 1.0),
+        "the decay is felt within the first epoch"
+    );
 }

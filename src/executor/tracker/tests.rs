@@ -47,7 +47,9 @@ fn track(objective: Objective, folds: &[&[Option<f64>]]) -> (TrialEnd, Vec<FoldR
         }
     }
     assert!(tracker.is_done());
-    tracker.finish(|fold, epoch, params| vec![u8::try_from(fold).unwrap(), epoch as u8, params[0] as u8])
+    tracker.finish(|fold, epoch, params| {
+        vec![u8::try_from(fold).unwrap(), epoch as u8, params[0] as u8]
+    })
 }
 
 fn some<const N: usize>(values: [f64; N]) -> [Option<f64>; N] {
@@ -58,8 +60,17 @@ fn some<const N: usize>(values: [f64; N]) -> [Option<f64>; N] {
 fn the_best_epoch_is_that_of_the_aggregate() {
     // Each fold alone is best in epoch 0 or 2; together they are in epoch 1.
     let (end, folds) = track(MEAN, &[&some([3.0, 2.0, -1.0]), &some([-1.0, 1.0, 3.0])]);
-    assert_eq!(end, TrialEnd::Complete { value: 1.5, best_epoch: 1 });
-    let kept: Vec<_> = folds.iter().map(|fold| (fold.fold, fold.net_returns[0])).collect();
+    assert_eq!(
+        end,
+        TrialEnd::Complete {
+            value: 1.5,
+            best_epoch: 1
+        }
+    );
+    let kept: Vec<_> = folds
+        .iter()
+        .map(|fold| (fold.fold, fold.net_returns[0]))
+        .collect();
     assert_eq!(kept, [(0, 1.0), (1, 11.0)]);
     assert_eq!(folds[0].weights, Some(vec![0, 1, 1]));
     assert_eq!(folds[1].weights, Some(vec![1, 1, 11]));
@@ -67,10 +78,15 @@ fn the_best_epoch_is_that_of_the_aggregate() {
 
 #[test]
 fn the_lower_bound_prefers_agreement() {
-    let lower = Objective { metric: Metric::ValidationSharpeLower, ..MEAN };
+    let lower = Objective {
+        metric: Metric::ValidationSharpeLower,
+        ..MEAN
+    };
     // Means 2.0 and 1.9; standard errors 2.0 and 0.1: 2.0 − 1.0 and 1.9 − 0.05.
     let (end, _) = track(lower, &[&some([4.0, 2.0]), &some([0.0, 1.8])]);
-    let TrialEnd::Complete { value, best_epoch } = end else { panic!("{end:?}") };
+    let TrialEnd::Complete { value, best_epoch } = end else {
+        panic!("{end:?}")
+    };
     assert_eq!(best_epoch, 1);
     // A few roundings of numbers near 2.
     assert!((value - 1.85).abs() < 1e-14, "{value}");
@@ -79,22 +95,43 @@ fn the_lower_bound_prefers_agreement() {
 #[test]
 fn of_equal_epochs_the_first_is_kept_with_its_weights() {
     let (end, folds) = track(MEAN, &[&some([1.0, 2.0, 2.0])]);
-    assert_eq!(end, TrialEnd::Complete { value: 2.0, best_epoch: 1 });
+    assert_eq!(
+        end,
+        TrialEnd::Complete {
+            value: 2.0,
+            best_epoch: 1
+        }
+    );
     assert_eq!(folds[0].weights, Some(vec![0, 1, 1]));
 }
 
 #[test]
 fn smaller_is_better_where_the_objective_says_so() {
-    let least = Objective { direction: Direction::Minimize, ..MEAN };
+    let least = Objective {
+        direction: Direction::Minimize,
+        ..MEAN
+    };
     let (end, folds) = track(least, &[&some([1.0, -2.0, 0.0])]);
-    assert_eq!(end, TrialEnd::Complete { value: -2.0, best_epoch: 1 });
+    assert_eq!(
+        end,
+        TrialEnd::Complete {
+            value: -2.0,
+            best_epoch: 1
+        }
+    );
     assert_eq!(folds[0].weights, Some(vec![0, 1, 1]));
 }
 
 #[test]
 fn an_epoch_without_a_value_is_passed_over() {
     let (end, folds) = track(MEAN, &[&[None, Some(-3.0), None], &some([9.0, -3.0, 9.0])]);
-    assert_eq!(end, TrialEnd::Complete { value: -3.0, best_epoch: 1 });
+    assert_eq!(
+        end,
+        TrialEnd::Complete {
+            value: -3.0,
+            best_epoch: 1
+        }
+    );
     assert_eq!(folds[1].net_returns, [11.0]);
 }
 
@@ -111,8 +148,14 @@ fn a_trial_that_never_trades_is_degenerate_with_its_last_epoch() {
 fn trades_of_all_folds_count_together() {
     let wants = |min_trades| Objective { min_trades, ..MEAN };
     let folds: [&[Option<f64>]; 2] = [&[Some(1.0)], &[Some(2.0)]];
-    assert!(matches!(track(wants(2), &folds).0, TrialEnd::Complete { .. }));
-    assert_eq!(track(wants(3), &folds).0, TrialEnd::Degenerate(DegenerateReason::TooFewTrades));
+    assert!(matches!(
+        track(wants(2), &folds).0,
+        TrialEnd::Complete { .. }
+    ));
+    assert_eq!(
+        track(wants(3), &folds).0,
+        TrialEnd::Degenerate(DegenerateReason::TooFewTrades)
+    );
 }
 
 #[test]
@@ -136,8 +179,14 @@ fn weights_wait_for_the_last_fold_and_no_longer() {
     assert_eq!(tracker.open.len(), 2, "both epochs wait for the other fold");
     assert!(tracker.kept.is_none());
     report(&mut tracker, 1, 0, 5.0);
-    assert_eq!((tracker.open.len(), tracker.kept.as_ref().unwrap().0), (1, 0));
+    assert_eq!(
+        (tracker.open.len(), tracker.kept.as_ref().unwrap().0),
+        (1, 0)
+    );
     report(&mut tracker, 1, 1, 1.0);
-    assert_eq!((tracker.open.len(), tracker.kept.as_ref().unwrap().0), (0, 0));
+    assert_eq!(
+        (tracker.open.len(), tracker.kept.as_ref().unwrap().0),
+        (0, 0)
+    );
     assert!(!tracker.is_done());
 }

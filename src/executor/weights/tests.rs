@@ -31,15 +31,22 @@ fn tensors_come_back_without_padding() {
         let view = file.tensor(name).unwrap();
         assert_eq!(view.dtype(), Dtype::F32);
         let values = view.data().chunks_exact(4);
-        let values: Vec<f32> =
-            values.map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+        let values: Vec<f32> = values
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+            .collect();
         (view.shape().to_vec(), values)
     };
-    assert_eq!(tensor("a.weight"), (vec![2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+    assert_eq!(
+        tensor("a.weight"),
+        (vec![2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    );
     assert_eq!(tensor("a.bias"), (vec![3], vec![6.0, 7.0, 8.0]));
     // 9 to 24 are two rows of eight; every fourth column is padding.
     let used = [9, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 23];
-    assert_eq!(tensor("b.weight"), (vec![2, 6], used.map(|i: u8| f32::from(i)).to_vec()));
+    assert_eq!(
+        tensor("b.weight"),
+        (vec![2, 6], used.map(|i: u8| f32::from(i)).to_vec())
+    );
     assert_eq!(tensor("b.bias").0, [6]);
     assert_eq!(file.len(), 4);
 }

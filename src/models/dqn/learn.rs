@@ -62,7 +62,9 @@ impl Dqn {
             .collect();
         let logits = b.concat(&logits, 0);
         let targets = b.concat(&[target.m; 3], 0);
-        let op = Loss::CrossEntropy { n_valid: self.network.atoms };
+        let op = Loss::CrossEntropy {
+            n_valid: self.network.atoms,
+        };
         let terms = b.loss(op, &[logits, targets]);
         let loss = b.mean_all(terms);
         let params = self.network.layout.read_all(b, theta);
@@ -91,8 +93,7 @@ impl Dqn {
 
         let predicted = self.network.expectation(b, logits, v_max);
         let expected = self.network.mean_of(b, targets, v_max);
-        let metrics =
-            self.measure(program, b, [loss, norm, predicted, expected], &target);
+        let metrics = self.measure(program, b, [loss, norm, predicted, expected], &target);
         let n_updates = program.read(b, states.n_updates);
         let n_updates = b.increment(n_updates);
         let guard = Some(trains);
@@ -113,8 +114,16 @@ impl Dqn {
                 weight_decay: read(b, lane.weight_decay),
                 guard,
             },
-            Effect::Store { state: states.n_updates, value: n_updates, guard },
-            Effect::Store { state: states.metrics, value: metrics, guard },
+            Effect::Store {
+                state: states.n_updates,
+                value: n_updates,
+                guard,
+            },
+            Effect::Store {
+                state: states.metrics,
+                value: metrics,
+                guard,
+            },
             store(states.learn_step, step),
             store(states.diverged, diverged),
         ];
@@ -167,7 +176,13 @@ impl Dqn {
                 b.flatten(column)
             })
             .collect();
-        Batch { x, next_x, actions, reward, discount }
+        Batch {
+            x,
+            next_x,
+            actions,
+            reward,
+            discount,
+        }
     }
 
     /// Projects the mean over branches of the chosen actions' distributions: the projection is
@@ -202,17 +217,28 @@ impl Dqn {
             };
             let choice = b.reduce(ReduceKind::ArgMax, q, 1);
             let logits = network.logits_of(b, &slow, d, choice);
-            let p = b.loss(Loss::Softmax { n_valid: network.atoms }, &[logits]);
+            let p = b.loss(
+                Loss::Softmax {
+                    n_valid: network.atoms,
+                },
+                &[logits],
+            );
             p_sum = Some(p_sum.map_or(p, |sum| b.add(sum, p)));
             let top = b.reduce(ReduceKind::Max, q, 1);
             best = Some(best.map_or(top, |sum| b.add(sum, top)));
         }
         let third = b.scalar(1.0 / ACTION_SIZES.len() as f64);
         let p = b.mul(p_sum.expect("there are branches"), third);
-        let op = Loss::Project { n_valid: network.atoms };
+        let op = Loss::Project {
+            n_valid: network.atoms,
+        };
         let m = b.loss(op, &[p, batch.reward, batch.discount, v_max]);
         let q = b.mul(best.expect("there are branches"), third);
-        Target { m, q_mean: b.mean_all(q), q_max: b.reduce(ReduceKind::Max, q, 0) }
+        Target {
+            m,
+            q_mean: b.mean_all(q),
+            q_max: b.reduce(ReduceKind::Max, q, 0),
+        }
     }
 
     /// Adds this update to the epoch's metrics.
@@ -273,7 +299,11 @@ pub(super) fn explain(sums: &[f64], n_env_steps: usize) -> EpochMetrics {
         loss: mean(METRIC_LOSS),
         grad_norm: mean(METRIC_GRAD_NORM),
         q_mean: mean(METRIC_Q_MEAN),
-        q_max: if n > 0.0 { sums[METRIC_Q_MAX] } else { f64::NAN },
+        q_max: if n > 0.0 {
+            sums[METRIC_Q_MAX]
+        } else {
+            f64::NAN
+        },
         td_error: mean(METRIC_TD_ERROR),
         edge_atom_mass: mean(METRIC_EDGE_MASS),
     }

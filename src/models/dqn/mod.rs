@@ -122,8 +122,7 @@ impl Dqn {
     pub fn new(settings: &Settings, market: MarketShape) -> Self {
         let natural = (market.n_features + ACCOUNT_COLUMNS).next_multiple_of(8);
         let network = Network::new(settings, settings.state_width.max(natural));
-        let mut program =
-            Program::new(settings.steps_per_epoch / settings.updates_per_env_step);
+        let mut program = Program::new(settings.steps_per_epoch / settings.updates_per_env_step);
         let rows = market.n_folds * market.n_bars;
         let features = program.table(TABLE_FEATURES, [rows, market.feature_width], DType::F32);
         let environment =
@@ -141,10 +140,15 @@ impl Dqn {
         };
         model.init_phases(&mut program);
         model.begin_phase(&mut program);
-        program.phase(Section::Cycle, "collect", 1, |program, b| model.collect(program, b));
-        program.phase(Section::Cycle, "learn", settings.updates_per_env_step, |program, b| {
-            model.learn(program, b)
+        program.phase(Section::Cycle, "collect", 1, |program, b| {
+            model.collect(program, b)
         });
+        program.phase(
+            Section::Cycle,
+            "learn",
+            settings.updates_per_env_step,
+            |program, b| model.learn(program, b),
+        );
         model.evaluate_phases(&mut program);
         model.program = program;
         model

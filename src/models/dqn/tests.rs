@@ -19,7 +19,11 @@ use std::sync::Arc;
 
 fn planted(n_bars: usize, seed: u64, is_shuffled: bool) -> MarketData {
     let bars = Planted::new(n_bars, seed).bars();
-    let bars = if is_shuffled { shuffled(&bars, 1) } else { bars };
+    let bars = if is_shuffled {
+        shuffled(&bars, 1)
+    } else {
+        bars
+    };
     let options = MarketOptions {
         bar: BarLength::Day,
         calendar: Calendar::UsEquity,
@@ -71,7 +75,12 @@ fn probe() {
         let program = model.program().with_precision(dtype, dtype);
         let backend = Cpu::<f32>::new(NonZeroUsize::new(2).unwrap());
         let plan = Arc::new(backend.lower(&program));
-        println!("lane bytes {} persistent {} launches {}", plan.lane_bytes, plan.persistent_bytes, plan.n_launches(crate::engine::program::Section::Cycle));
+        println!(
+            "lane bytes {} persistent {} launches {}",
+            plan.lane_bytes,
+            plan.persistent_bytes,
+            plan.n_launches(crate::engine::program::Section::Cycle)
+        );
         let mut session = backend.open(plan, &market.tables(&program), 1).unwrap();
         let run = RunInput {
             params: &params,
@@ -87,14 +96,25 @@ fn probe() {
         for _ in 0..epochs {
             let t = session.train(model.n_cycles()).unwrap();
             let e = session.evaluate().unwrap();
-            let metrics = model.metrics(&session.read(LaneIdx(0), model.readout().metrics).unwrap());
-            let data = session.read(LaneIdx(0), model.readout().evaluation).unwrap();
+            let metrics =
+                model.metrics(&session.read(LaneIdx(0), model.readout().metrics).unwrap());
+            let data = session
+                .read(LaneIdx(0), model.readout().evaluation)
+                .unwrap();
             let s = series(&data, run.validation.len());
             let f = evaluate(&s, &market.clocks[0]);
-            println!("{:?} {:?} {:?} sharpe {:?} trades {} expo {} turn {}", t.wall, e.wall, metrics, f.sharpe_annual, f.n_trades, f.exposure, f.turnover);
+            println!(
+                "{:?} {:?} {:?} sharpe {:?} trades {} expo {} turn {}",
+                t.wall, e.wall, metrics, f.sharpe_annual, f.n_trades, f.exposure, f.turnover
+            );
         }
         let oracle = Planted::new(5000, 3);
-        let o = oracle.oracle(&oracle.bars(), &market.environment(), run.validation.clone(), &market.costs);
+        let o = oracle.oracle(
+            &oracle.bars(),
+            &market.environment(),
+            run.validation.clone(),
+            &market.costs,
+        );
         println!("oracle {:?}", evaluate(&o, &market.clocks[0]).sharpe_annual);
     }
 }

@@ -52,12 +52,33 @@ impl Sweep {
 
     /// Long enough to be interrupted: six configurations of a fifth of a second and more an arm.
     pub(super) fn long(name: &str) -> Self {
-        Self { configurations: 6, epochs: 3, steps: 320, executors: 1, lanes: 2, ..Self::new(name) }
+        Self {
+            configurations: 6,
+            epochs: 3,
+            steps: 320,
+            executors: 1,
+            lanes: 2,
+            ..Self::new(name)
+        }
     }
 
     fn text(&self) -> String {
-        let Self { name, min_trades, model, space, configurations, epochs, steps, .. } = self;
-        let Self { cohort, executors, lanes, .. } = self;
+        let Self {
+            name,
+            min_trades,
+            model,
+            space,
+            configurations,
+            epochs,
+            steps,
+            ..
+        } = self;
+        let Self {
+            cohort,
+            executors,
+            lanes,
+            ..
+        } = self;
         let data = self.data.display();
         let mut text = format!(
             r#"
@@ -126,7 +147,9 @@ impl Home {
         static SHARED: Mutex<Weak<Home>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
-            let home = Arc::new(Self { folder: tempfile::tempdir().unwrap() });
+            let home = Arc::new(Self {
+                folder: tempfile::tempdir().unwrap(),
+            });
             *shared = Arc::downgrade(&home);
             home
         })
@@ -134,7 +157,9 @@ impl Home {
 
     /// Returns a folder with a cluster for one test.
     pub(super) fn apart() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// Writes a file into a folder of its own.
@@ -151,12 +176,18 @@ impl Home {
     /// The program with a data folder and nothing else: no HOME, no PATH, no terminal.
     pub(super) fn hyperopt(&self, args: &[&str]) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("hyperopt"));
-        command.env_clear().env("XDG_DATA_HOME", self.folder.path()).args(args);
+        command
+            .env_clear()
+            .env("XDG_DATA_HOME", self.folder.path())
+            .args(args);
         // Where the machine names Postgres explicitly, so do the tests.
         if let Some(bin) = std::env::var_os("HYPEROPT_POSTGRES_BIN") {
             command.env("HYPEROPT_POSTGRES_BIN", bin);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -251,22 +282,35 @@ impl Home {
     pub(super) fn assert_exact(&self, sweep: &Sweep) {
         let n = u64::from(sweep.configurations);
         let of = format!("JOIN study USING (study_id) WHERE name = '{}'", sweep.name);
-        assert_eq!(self.count(&format!("SELECT count(*) FROM configuration {of}")), n);
+        assert_eq!(
+            self.count(&format!("SELECT count(*) FROM configuration {of}")),
+            n
+        );
         let ended = format!("SELECT count(*) FROM trial {of} AND trial.state = 'complete'");
         assert_eq!(self.count(&ended), 2 * n);
-        assert_eq!(self.count(&format!("SELECT count(*) FROM trial {of}")), 2 * n);
+        assert_eq!(
+            self.count(&format!("SELECT count(*) FROM trial {of}")),
+            2 * n
+        );
         let counting = format!(
             "SELECT count(*) FROM attempt JOIN trial USING (trial_id) {of} \
             AND attempt.state IN ('complete', 'running')"
         );
-        assert_eq!(self.count(&counting), 2 * n, "one attempt of each trial counts");
+        assert_eq!(
+            self.count(&counting),
+            2 * n,
+            "one attempt of each trial counts"
+        );
     }
 
     /// Waits until a query counts at least `n`.
     pub(super) fn wait_for(&self, query: &str, n: u64) {
         let started = Instant::now();
         while self.count(query) < n {
-            assert!(started.elapsed() < PATIENCE, "still waiting for {query} to reach {n}");
+            assert!(
+                started.elapsed() < PATIENCE,
+                "still waiting for {query} to reach {n}"
+            );
             sleep(Duration::from_millis(5));
         }
     }

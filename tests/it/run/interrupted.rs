@@ -1,6 +1,8 @@
 //! Signals, and death without one.
 
-use super::home::{ended_of, epochs_of};
+#[cfg(feature = "slow")]
+use super::home::ended_of;
+use super::home::epochs_of;
 use super::{Home, Sweep, code, stderr};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,10 +13,12 @@ fn send(child: &Child, signal: Signal) {
 }
 
 /// The results of the sweep undisturbed, under a name of its own.
+#[cfg(feature = "slow")]
 fn undisturbed(home: &Home, name: &str) -> String {
     home.complete(&Sweep::long(name))
 }
 
+#[cfg(feature = "slow")]
 #[test]
 fn a_killed_run_goes_on_where_it_was() {
     let home = Home::shared();
@@ -54,9 +58,13 @@ fn a_killed_run_goes_on_where_it_was() {
     let output = home.run(&sweep, &[]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     home.assert_exact(&sweep);
-    assert!(home.results("killed") == expected, "bit-equal to the undisturbed run");
+    assert!(
+        home.results("killed") == expected,
+        "bit-equal to the undisturbed run"
+    );
 }
 
+#[cfg(feature = "slow")]
 #[test]
 fn the_first_signal_finishes_the_epoch_and_the_study_resumes() {
     let home = Home::shared();
@@ -69,9 +77,19 @@ fn the_first_signal_finishes_the_epoch_and_the_study_resumes() {
         send(&child, signal);
         let output = child.wait_with_output().unwrap();
         assert_eq!(code(&output), expected, "{}", stderr(&output));
-        assert!(stderr(&output).contains("stopping at the end of the epoch"), "{}", stderr(&output));
-        assert!(stderr(&output).contains("the same command goes on"), "{}", stderr(&output));
-        let [study] = &home.json(&["show", "signals"])[..] else { panic!("one study") };
+        assert!(
+            stderr(&output).contains("stopping at the end of the epoch"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("the same command goes on"),
+            "{}",
+            stderr(&output)
+        );
+        let [study] = &home.json(&["show", "signals"])[..] else {
+            panic!("one study")
+        };
         assert_eq!(study["state"], "stopped");
         assert_eq!(study["stop_reason"], "interrupted");
         assert_eq!(study["n_running"], 0, "nothing is left running");
@@ -79,14 +97,20 @@ fn the_first_signal_finishes_the_epoch_and_the_study_resumes() {
     let output = home.run(&sweep, &[]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     home.assert_exact(&sweep);
-    assert!(home.results("signals") == expected, "bit-equal to the undisturbed run");
+    assert!(
+        home.results("signals") == expected,
+        "bit-equal to the undisturbed run"
+    );
 }
 
 #[test]
 fn the_second_signal_stops_at_once() {
     let home = Home::shared();
     // Epochs that would take minutes.
-    let sweep = Sweep { steps: 1_000_000, ..Sweep::long("impatient") };
+    let sweep = Sweep {
+        steps: 1_000_000,
+        ..Sweep::long("impatient")
+    };
     let child = home.spawn(&sweep);
     home.wait_for(
         "SELECT count(*) FROM attempt JOIN trial USING (trial_id) JOIN study USING (study_id) \
@@ -107,7 +131,10 @@ fn ctrl_c_leaves_the_database_to_others() {
     // A cluster of its own, since it is stopped; Ctrl-C goes to the whole process group.
     use std::os::unix::process::CommandExt;
     let home = Home::apart();
-    let sweep = Sweep { steps: 400, ..Sweep::long("ctrl-c") };
+    let sweep = Sweep {
+        steps: 400,
+        ..Sweep::long("ctrl-c")
+    };
     let mut command = home.command(&sweep, &[]);
     let child = command.process_group(0).spawn().unwrap();
     let group = Pid::from_raw(child.id().cast_signed());
@@ -118,7 +145,13 @@ fn ctrl_c_leaves_the_database_to_others() {
     // The server that the run started is no child of it, and still answers.
     assert!(home.count(&epochs_of("ctrl-c")) > 0);
     let stopped = home.call(&["db", "stop"]);
-    assert_eq!((code(&stopped), super::stdout(&stopped).trim()), (0, "stopped"));
+    assert_eq!(
+        (code(&stopped), super::stdout(&stopped).trim()),
+        (0, "stopped")
+    );
     let again = home.call(&["db", "stop"]);
-    assert_eq!((code(&again), super::stdout(&again).trim()), (0, "not running"));
+    assert_eq!(
+        (code(&again), super::stdout(&again).trim()),
+        (0, "not running")
+    );
 }

@@ -6,16 +6,37 @@ use std::path::Path;
 #[test]
 fn a_changed_file_is_refused_with_what_changed() {
     let home = Home::shared();
-    let sweep = Sweep { configurations: 1, ..Sweep::new("changed") };
+    let sweep = Sweep {
+        configurations: 1,
+        ..Sweep::new("changed")
+    };
     let before = home.complete(&sweep);
     let wider = sweep.space.replace("1e-2", "2e-2");
-    let changed = Sweep { space: wider, min_trades: 3, ..sweep.clone() };
+    let changed = Sweep {
+        space: wider,
+        min_trades: 3,
+        ..sweep.clone()
+    };
     let output = home.run(&changed, &[]);
     assert_eq!((code(&output), stdout(&output).as_str()), (2, ""));
-    for part in ["changed", "train.lr", "0.02", "objective.min_trades", "from 1 to 3", "--name NEW"] {
-        assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output));
+    for part in [
+        "changed",
+        "train.lr",
+        "0.02",
+        "objective.min_trades",
+        "from 1 to 3",
+        "--name NEW",
+    ] {
+        assert!(
+            stderr(&output).contains(part),
+            "{part}: {}",
+            stderr(&output)
+        );
     }
-    assert!(!stderr(&output).contains("model.n_step"), "what is as it was is not named");
+    assert!(
+        !stderr(&output).contains("model.n_step"),
+        "what is as it was is not named"
+    );
     assert!(home.results("changed") == before);
     // The remedy works, and the old file still does.
     let output = home.run(&changed, &["--name", "changed-anew"]);
@@ -24,7 +45,11 @@ fn a_changed_file_is_refused_with_what_changed() {
     assert_eq!(code(&home.run(&sweep, &[])), 0);
     let output = home.run(&sweep, &["--name", "no such name"]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("' ' is not allowed"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("' ' is not allowed"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -32,7 +57,11 @@ fn changed_data_are_refused() {
     let home = Home::shared();
     let text = std::fs::read_to_string(Sweep::new("data").data).unwrap();
     let data = home.write("bars.csv", text.as_bytes());
-    let sweep = Sweep { configurations: 1, data: data.clone(), ..Sweep::new("data") };
+    let sweep = Sweep {
+        configurations: 1,
+        data: data.clone(),
+        ..Sweep::new("data")
+    };
     home.complete(&sweep);
     // A bar more, as a data vendor would send it.
     let line = "\n2025-01-02,6000,6010,5990,6005,4000000000\n";
@@ -48,7 +77,10 @@ fn changed_data_are_refused() {
 #[test]
 fn a_study_that_runs_is_not_run_twice() {
     let home = Home::shared();
-    let sweep = Sweep { steps: 1_000_000, ..Sweep::long("twice") };
+    let sweep = Sweep {
+        steps: 1_000_000,
+        ..Sweep::long("twice")
+    };
     let mut child = home.spawn(&sweep);
     home.wait_for(
         "SELECT count(*) FROM trial JOIN study USING (study_id) \
@@ -61,12 +93,18 @@ fn a_study_that_runs_is_not_run_twice() {
     let deleted = home.call(&["delete", "twice", "--yes"]);
     assert_eq!(code(&deleted), 5, "nor is it deleted");
     // Another study runs beside it.
-    home.complete(&Sweep { configurations: 1, ..Sweep::new("beside") });
+    home.complete(&Sweep {
+        configurations: 1,
+        ..Sweep::new("beside")
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     // The lock falls with its process.
     home.call(&["delete", "twice", "--yes"]);
-    assert_eq!(home.count("SELECT count(*) FROM study WHERE name = 'twice'"), 0);
+    assert_eq!(
+        home.count("SELECT count(*) FROM study WHERE name = 'twice'"),
+        0
+    );
 }
 
 #[test]
@@ -81,15 +119,29 @@ fn malformed_files_are_told_on_stderr() {
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
 
         let data = manifest.join("tests/data/csv_bad/many_faults.csv");
-        let sweep = Sweep { data, ..Sweep::new("bad-bars") };
+        let sweep = Sweep {
+            data,
+            ..Sweep::new("bad-bars")
+        };
         let mut command = home.command(&sweep, &[]);
         let output = command.output().unwrap();
         assert_eq!((code(&output), stdout(&output).as_str()), (2, ""));
-        assert!(stderr(&output).contains("many_faults.csv"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("many_faults.csv"),
+            "{}",
+            stderr(&output)
+        );
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
     let output = home.call(&["run", "no/such/file.toml"]);
     assert_eq!(code(&output), 2);
-    assert!(stderr(&output).contains("no/such/file.toml"), "{}", stderr(&output));
-    assert_eq!(home.sql("SELECT count(*) FROM study WHERE name = 'bad-bars'"), "0");
+    assert!(
+        stderr(&output).contains("no/such/file.toml"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(
+        home.sql("SELECT count(*) FROM study WHERE name = 'bad-bars'"),
+        "0"
+    );
 }
