@@ -200,6 +200,7 @@ pub(crate) fn params(lr: f64) -> Params {
 pub(crate) fn request(id: i64, precision: Precision) -> TrialRequest {
     TrialRequest {
         trial_id: TrialId(id),
+        cohort: 0,
         params: params(1e-3 * (id + 1) as f64),
         precision,
         seeds: (0..N_FOLDS as u64)

@@ -87,10 +87,7 @@ fn spec(configurations: u32) -> StudySpec {
         },
         sampler: SamplerKind::Sobol,
         pruner: PrunerKind::None,
-        scheduler: SchedulerSpec {
-            cohort: 2,
-            checkpoint_s: 120,
-        },
+        scheduler: SchedulerSpec { cohort: 2 },
         executors: ExecutorsSpec {
             devices: Devices::Auto,
             per_device: None,
@@ -114,8 +111,20 @@ async fn run_until(
     let lock = store.lock_study(&spec.name).await.unwrap();
     let digest = preparer.market().digest.clone();
     let opened = open(&store, spec, &digest, Precision::F32).await.unwrap();
-    let (spec, driver) = (spec.clone(), "driver".to_owned());
-    let scheduler = Scheduler::new(store, lock, opened, spec, preparer, options, "host", driver);
+    let machine = Machine {
+        host: "host".to_owned(),
+        driver: "driver".to_owned(),
+        kernel_digest: "digest".to_owned(),
+    };
+    let scheduler = Scheduler::new(
+        store,
+        lock,
+        opened,
+        spec.clone(),
+        preparer,
+        options,
+        machine,
+    );
     scheduler.await.unwrap().run(stop, |_| ()).await.unwrap()
 }
 

@@ -59,8 +59,11 @@ fn bits(epoch: &EpochReport) -> Vec<u64> {
         .collect()
 }
 
+/// By trial, fold and epoch.
+type EpochBits = BTreeMap<(TrialId, u32, u32), Vec<u64>>;
+
 /// Everything that may not depend on packing; `Debug` of a float tells it to the last bit.
-fn results(reported: &Reported) -> (Vec<String>, BTreeMap<(TrialId, u32, u32), Vec<u64>>) {
+fn results(reported: &Reported) -> (Vec<String>, EpochBits) {
     let done = reported
         .done
         .values()

@@ -1,6 +1,7 @@
 //! Best epochs of made-up folds.
 
 use super::*;
+use crate::market::metrics::Degenerate;
 use crate::study::{Direction, Metric};
 
 const MEAN: Objective = Objective {
@@ -156,16 +157,6 @@ fn trades_of_all_folds_count_together() {
         track(wants(3), &folds).0,
         TrialEnd::Degenerate(DegenerateReason::TooFewTrades)
     );
-}
-
-#[test]
-fn a_return_that_is_not_finite_says_so() {
-    let mut tracker = Tracker::new(MEAN, 1, 1);
-    let mut last = snapshot(0, 0, None, 1);
-    last.figures.degenerate = Some(Degenerate::NotFinite);
-    tracker.report(0, 0, last);
-    let (end, _) = tracker.finish(|_, _, _| Vec::new());
-    assert_eq!(end, TrialEnd::Degenerate(DegenerateReason::NotFinite));
 }
 
 #[test]

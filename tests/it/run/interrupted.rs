@@ -1,6 +1,8 @@
 //! Signals, and death without one.
 
-use super::home::{ended_of, epochs_of};
+#[cfg(feature = "slow")]
+use super::home::ended_of;
+use super::home::epochs_of;
 use super::{Home, Sweep, code, stderr};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,10 +13,12 @@ fn send(child: &Child, signal: Signal) {
 }
 
 /// The results of the sweep undisturbed, under a name of its own.
+#[cfg(feature = "slow")]
 fn undisturbed(home: &Home, name: &str) -> String {
     home.complete(&Sweep::long(name))
 }
 
+#[cfg(feature = "slow")]
 #[test]
 fn a_killed_run_goes_on_where_it_was() {
     let home = Home::shared();
@@ -60,6 +64,7 @@ fn a_killed_run_goes_on_where_it_was() {
     );
 }
 
+#[cfg(feature = "slow")]
 #[test]
 fn the_first_signal_finishes_the_epoch_and_the_study_resumes() {
     let home = Home::shared();

@@ -93,6 +93,7 @@ fn more_epochs_train_again_where_no_schedule_spans_the_run() {
     home.assert_exact(&long);
 }
 
+#[cfg(feature = "slow")]
 #[test]
 fn the_wall_limit_cuts_by_number_and_the_study_goes_on() {
     let home = Home::shared();
@@ -179,4 +180,23 @@ fn a_dated_name_is_a_study_a_day() {
             .contains(&name),
         "{name}"
     );
+}
+
+#[test]
+fn home_alone_is_enough_to_find_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::apart();
+    let with_home = |args: &[&str]| {
+        let mut command = home.hyperopt(args);
+        command
+            .env_remove("XDG_DATA_HOME")
+            .env("HOME", folder.path());
+        command.output().unwrap()
+    };
+    let output = with_home(&["doctor"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let told = stdout(&output);
+    let stopped = with_home(&["db", "stop"]);
+    assert_eq!((code(&stopped), stdout(&stopped).trim()), (0, "stopped"));
+    assert!(told.contains(folder.path().to_str().unwrap()), "{told}");
 }
