@@ -1,6 +1,6 @@
 //! Studies on a scripted device and a database of their own.
 
-use super::{Ended, Scheduler, Summary, open};
+use super::{Ended, Machine, Scheduler, Summary, open};
 use crate::executor::PoolOptions;
 use crate::executor::testing::{N_EPOCHS, N_FOLDS, Scripted, options, params, preparer, wide};
 use crate::sampler::propose;
