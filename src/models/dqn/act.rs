@@ -49,12 +49,7 @@ impl Dqn {
     }
 
     /// Best action of every branch, each `[E]` I32; ties go to the lowest index.
-    pub(super) fn greedy(
-        &self,
-        program: &Program,
-        b: &mut Builder<'_>,
-        x: NodeId,
-    ) -> Vec<NodeId> {
+    pub(super) fn greedy(&self, program: &Program, b: &mut Builder<'_>, x: NodeId) -> Vec<NodeId> {
         let theta = program.read(b, self.states.theta);
         let v_max = program.read(b, self.states.lane.v_max);
         let heads = self.network.forward(b, theta, x);

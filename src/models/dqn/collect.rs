@@ -16,7 +16,9 @@ impl Dqn {
     /// Projects the initial weights, copies them to the target, and places the environments.
     pub(super) fn init_phases(&self, program: &mut Program) {
         program.phase(Section::Init, "init_weights", 1, |program, b| {
-            self.spectral_effect(program, b, SPECTRAL_WARMUP, None).into_iter().collect()
+            self.spectral_effect(program, b, SPECTRAL_WARMUP, None)
+                .into_iter()
+                .collect()
         });
         program.phase(Section::Init, "init_run", 1, |program, b| {
             let theta = program.read(b, self.states.theta);
@@ -51,7 +53,15 @@ impl Dqn {
         let (matrices, _, _) = self.network.layout.matrices();
         let sigma_max = program.read(b, self.states.lane.sigma_max);
         let param = self.states.theta;
-        Some(Effect::SpectralNorm { param, u, v, matrices, sigma_max, n_iterations, guard })
+        Some(Effect::SpectralNorm {
+            param,
+            u,
+            v,
+            matrices,
+            sigma_max,
+            n_iterations,
+            guard,
+        })
     }
 
     /// A random first bar per environment, `[E]` I32.
@@ -62,7 +72,12 @@ impl Dqn {
         let seed = program.read(b, self.states.seed);
         let start = program.read(b, self.states.lane.train_start);
         let end = program.read(b, self.states.lane.train_end);
-        let uniform = b.uniform("collect.first_bar", seed, step, [self.settings.environments]);
+        let uniform = b.uniform(
+            "collect.first_bar",
+            seed,
+            step,
+            [self.settings.environments],
+        );
         let span = b.sub(end, start);
         let span = b.cast(span, DType::F32);
         let two = b.scalar(2.0);
@@ -89,7 +104,10 @@ impl Dqn {
         let table = program.read_table(b, self.environment);
         let costs = program.read(b, states.lane.costs);
         let risk_lambda = program.read(b, states.lane.risk_lambda);
-        let out = b.env(EnvOp::Step, &[account, bar, table, costs, action, risk_lambda]);
+        let out = b.env(
+            EnvOp::Step,
+            &[account, bar, table, costs, action, risk_lambda],
+        );
         let moved = b.slice(out, 1, 0, ACCOUNT_WIDTH);
         let column = |b: &mut Builder<'_>, column: usize| {
             let part = b.slice(out, 1, column, 1);
@@ -115,16 +133,13 @@ impl Dqn {
         let ended_column = b.reshape(ended, [n_env, 1]);
         let kept_account = b.select(ended_column, fresh, moved);
 
-        let head = program.read(b, states.ring.head);
-        let size = program.read(b, states.ring.size);
-        let capacity = program.read(b, states.lane.capacity_rows);
-        let whole_zero = b.constant(Shape::default(), &[0.0], DType::I32);
-        let next_head = b.increment(head);
-        let wraps = b.equal(next_head, capacity);
-        let next_head = b.select(wraps, whole_zero, next_head);
-        let next_size = b.increment(size);
-        let next_size = b.min(next_size, capacity);
-        let push = |state, value| Effect::RingPush { state, row: head, value, guard: None };
+        let (head, next_head, next_size) = self.next_row(program, b);
+        let push = |state, value| Effect::RingPush {
+            state,
+            row: head,
+            value,
+            guard: None,
+        };
         vec![
             push(states.ring.bar, bar),
             push(states.ring.observed, observed),
@@ -138,6 +153,19 @@ impl Dqn {
             store(states.ring.size, next_size),
             store(states.collect_step, step),
         ]
+    }
+
+    /// The ring's row to write, the one after it, and the size then.
+    fn next_row(&self, program: &Program, b: &mut Builder<'_>) -> (NodeId, NodeId, NodeId) {
+        let head = program.read(b, self.states.ring.head);
+        let size = program.read(b, self.states.ring.size);
+        let capacity = program.read(b, self.states.lane.capacity_rows);
+        let first = b.constant(Shape::default(), &[0.0], DType::I32);
+        let next_head = b.increment(head);
+        let wraps = b.equal(next_head, capacity);
+        let next_head = b.select(wraps, first, next_head);
+        let next_size = b.increment(size);
+        (head, next_head, b.min(next_size, capacity))
     }
 
     /// ε-greedy over whole actions: one draw decides for all branches of an environment.
@@ -190,5 +218,9 @@ pub(super) fn fresh_accounts(b: &mut Builder<'_>, n: usize, dtype: DType) -> Nod
 
 /// An unguarded store.
 pub(super) fn store(state: crate::engine::op::StateId, value: NodeId) -> Effect {
-    Effect::Store { state, value, guard: None }
+    Effect::Store {
+        state,
+        value,
+        guard: None,
+    }
 }

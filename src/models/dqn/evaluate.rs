@@ -60,10 +60,27 @@ impl Dqn {
         let next_bar = b.increment(bar);
         let next_count = b.increment(count);
         vec![
-            Effect::RingPush { state: states.evaluation, row: count, value: row, guard },
-            Effect::Store { state: states.evaluation_account, value: next_account, guard },
-            Effect::Store { state: states.evaluation_bar, value: next_bar, guard },
-            Effect::Store { state: states.evaluation_count, value: next_count, guard },
+            Effect::RingPush {
+                state: states.evaluation,
+                row: count,
+                value: row,
+                guard,
+            },
+            Effect::Store {
+                state: states.evaluation_account,
+                value: next_account,
+                guard,
+            },
+            Effect::Store {
+                state: states.evaluation_bar,
+                value: next_bar,
+                guard,
+            },
+            Effect::Store {
+                state: states.evaluation_count,
+                value: next_count,
+                guard,
+            },
         ]
     }
 }

@@ -64,12 +64,16 @@ pub(super) fn declare(program: &mut Program) -> LaneStates {
     }
 }
 
+// tidy: long, because it is the list of what a run sets.
 /// Fills every state that the host gives.
 pub(super) fn values(model: &Dqn, run: &RunInput<'_>) -> StateValues {
     let (states, lane) = (&model.states, &model.states.lane);
     let params = run.params;
     let mut values = StateValues::new();
-    values.insert(states.theta, Data::F32(model.network.layout.initial(run.seed)));
+    values.insert(
+        states.theta,
+        Data::F32(model.network.layout.initial(run.seed)),
+    );
     if let Some([u, _]) = states.spectral {
         let (_, n_u, _) = model.network.layout.matrices();
         let mut draws = vec![0.0; n_u];
@@ -81,7 +85,11 @@ pub(super) fn values(model: &Dqn, run: &RunInput<'_>) -> StateValues {
     values.insert(states.seed, Data::I32(words));
 
     let is_risk_adjusted = text(params, "train.reward") == "risk_adjusted";
-    let risk_lambda = if is_risk_adjusted { number(params, "train.risk_lambda") } else { 0.0 };
+    let risk_lambda = if is_risk_adjusted {
+        number(params, "train.risk_lambda")
+    } else {
+        0.0
+    };
     let epsilon_updates = number(params, "model.epsilon_fraction") * run.n_updates as f64;
     for (state, value) in [
         (lane.lr, number(params, "train.lr")),
@@ -105,13 +113,23 @@ pub(super) fn values(model: &Dqn, run: &RunInput<'_>) -> StateValues {
     }
     let settings = &model.settings;
     let n_step = count(params, "model.n_step");
-    assert!(n_step <= settings.n_step_max, "the sweep file was checked for this");
+    assert!(
+        n_step <= settings.n_step_max,
+        "the sweep file was checked for this"
+    );
     let rows = |name: &str| {
-        rows_of(count(params, name), settings.environments, settings.n_step_max)
+        rows_of(
+            count(params, name),
+            settings.environments,
+            settings.n_step_max,
+        )
     };
     for (state, value) in [
         (lane.n_step, n_step),
-        (lane.capacity_rows, rows("train.replay_capacity").min(settings.replay_rows_max)),
+        (
+            lane.capacity_rows,
+            rows("train.replay_capacity").min(settings.replay_rows_max),
+        ),
         (lane.warmup_rows, rows("train.replay_warmup")),
         (lane.table_base, run.fold * model.market.n_bars),
         (lane.train_start, run.train.start),

@@ -124,8 +124,7 @@ impl Dqn {
         assert_eq!(settings.steps_per_epoch % settings.updates_per_env_step, 0);
         let natural = (market.n_features + OBSERVED_WIDTH).next_multiple_of(8);
         let network = Network::new(settings, settings.state_width.max(natural));
-        let mut program =
-            Program::new(settings.steps_per_epoch / settings.updates_per_env_step);
+        let mut program = Program::new(settings.steps_per_epoch / settings.updates_per_env_step);
         let rows = market.n_folds * market.n_bars;
         let features = program.table(TABLE_FEATURES, [rows, market.feature_width], DType::F32);
         let environment =
@@ -143,10 +142,15 @@ impl Dqn {
         };
         model.init_phases(&mut program);
         model.begin_phase(&mut program);
-        program.phase(Section::Cycle, "collect", 1, |program, b| model.collect(program, b));
-        program.phase(Section::Cycle, "learn", settings.updates_per_env_step, |program, b| {
-            model.learn(program, b)
+        program.phase(Section::Cycle, "collect", 1, |program, b| {
+            model.collect(program, b)
         });
+        program.phase(
+            Section::Cycle,
+            "learn",
+            settings.updates_per_env_step,
+            |program, b| model.learn(program, b),
+        );
         model.evaluate_phases(&mut program);
         model.program = program;
         model
@@ -190,6 +194,7 @@ impl Trainer for Dqn {
     }
 }
 
+// tidy: long, because it is the list of the program's states.
 fn declare(
     program: &mut Program,
     settings: &Settings,

@@ -42,7 +42,10 @@ impl Network {
             width = settings.trunk_width;
         }
         let heads = std::iter::once(("value".to_owned(), 1)).chain(
-            ACTION_SIZES.iter().enumerate().map(|(d, n)| (format!("branch.{d}"), *n)),
+            ACTION_SIZES
+                .iter()
+                .enumerate()
+                .map(|(d, n)| (format!("branch.{d}"), *n)),
         );
         for (name, n) in heads {
             layout.dense(&format!("{name}.hidden"), width, settings.head_width);
@@ -50,7 +53,13 @@ impl Network {
             layout.grouped(&output, settings.head_width, n, atom_width, settings.atoms);
         }
         let n_trunk = settings.trunk_layers;
-        Self { state_width, atoms: settings.atoms, atom_width, n_trunk, layout }
+        Self {
+            state_width,
+            atoms: settings.atoms,
+            atom_width,
+            n_trunk,
+            layout,
+        }
     }
 
     /// Runs trunk and heads on states `x [B, S]`.
@@ -69,8 +78,9 @@ impl Network {
             dense(b, &self.layout, block, &format!("{name}.output"), hidden)
         };
         let value = head("value");
-        let outputs: Vec<NodeId> =
-            (0..ACTION_SIZES.len()).map(|d| head(&format!("branch.{d}"))).collect();
+        let outputs: Vec<NodeId> = (0..ACTION_SIZES.len())
+            .map(|d| head(&format!("branch.{d}")))
+            .collect();
         let advantage = outputs
             .into_iter()
             .zip(ACTION_SIZES)
@@ -91,7 +101,13 @@ impl Network {
     }
 
     /// The logits of one action per row, `[B, W]`; the same as picking from [`Network::logits`].
-    pub fn logits_of(&self, b: &mut Builder<'_>, heads: &Heads, d: usize, action: NodeId) -> NodeId {
+    pub fn logits_of(
+        &self,
+        b: &mut Builder<'_>,
+        heads: &Heads,
+        d: usize,
+        action: NodeId,
+    ) -> NodeId {
         let picked = b.pick(heads.advantage[d], action);
         let base = self.base(b, heads, d);
         b.add(picked, base)
@@ -107,7 +123,12 @@ impl Network {
     ///
     /// - `v_max`: `[]`.
     pub fn expectation(&self, b: &mut Builder<'_>, logits: NodeId, v_max: NodeId) -> NodeId {
-        let p = b.loss(Loss::Softmax { n_valid: self.atoms }, &[logits]);
+        let p = b.loss(
+            Loss::Softmax {
+                n_valid: self.atoms,
+            },
+            &[logits],
+        );
         self.mean_of(b, p, v_max)
     }
 
@@ -115,7 +136,11 @@ impl Network {
     pub fn mean_of(&self, b: &mut Builder<'_>, p: NodeId, v_max: NodeId) -> NodeId {
         let unit: Vec<f64> = (0..self.atom_width)
             .map(|i| {
-                if i < self.atoms { 2.0 * i as f64 / (self.atoms - 1) as f64 - 1.0 } else { 0.0 }
+                if i < self.atoms {
+                    2.0 * i as f64 / (self.atoms - 1) as f64 - 1.0
+                } else {
+                    0.0
+                }
             })
             .collect();
         let unit = b.constant(Shape::from([self.atom_width]), &unit, DType::F32);

@@ -52,8 +52,9 @@ impl ParamEntry {
     /// Puts used elements into a flat block.
     pub fn insert(&self, block: &mut [f32], values: &[f32]) {
         let part = &mut block[self.offset..self.offset + self.n()];
-        for (group, values) in
-            part.chunks_exact_mut(self.group_width).zip(values.chunks_exact(self.group_valid))
+        for (group, values) in part
+            .chunks_exact_mut(self.group_width)
+            .zip(values.chunks_exact(self.group_valid))
         {
             group[..self.group_valid].copy_from_slice(values);
         }
@@ -74,7 +75,14 @@ impl ParamLayout {
     }
 
     /// Appends a dense layer whose outputs are `n_groups` groups of `width`, `valid` of them used.
-    pub fn grouped(&mut self, name: &str, n_in: usize, n_groups: usize, width: usize, valid: usize) {
+    pub fn grouped(
+        &mut self,
+        name: &str,
+        n_in: usize,
+        n_groups: usize,
+        width: usize,
+        valid: usize,
+    ) {
         let n_out = n_groups * width;
         for (part, shape, fan_in) in [
             ("weight", Shape::from([n_in, n_out]), n_in),
@@ -130,7 +138,10 @@ impl ParamLayout {
 
     /// Reads every tensor, in order: the nodes to differentiate by.
     pub fn read_all(&self, b: &mut Builder<'_>, block: NodeId) -> Vec<NodeId> {
-        self.entries.iter().map(|entry| Self::read_entry(b, block, entry)).collect()
+        self.entries
+            .iter()
+            .map(|entry| Self::read_entry(b, block, entry))
+            .collect()
     }
 
     /// Joins one gradient per tensor into a gradient of the block; absent ones are zero.
@@ -158,7 +169,13 @@ impl ParamLayout {
         let mut matrices = Vec::new();
         for entry in self.entries.iter().filter(|entry| entry.shape.rank() == 2) {
             let (rows, cols) = (entry.shape.0[0], entry.shape.0[1]);
-            matrices.push(Matrix { offset: entry.offset, rows, cols, u_offset, v_offset });
+            matrices.push(Matrix {
+                offset: entry.offset,
+                rows,
+                cols,
+                u_offset,
+                v_offset,
+            });
             u_offset += rows;
             v_offset += cols;
         }
