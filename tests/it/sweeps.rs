@@ -109,9 +109,10 @@ fn part_of(legal: &Domain, from: f64, to: f64, is_log: bool) -> Option<Domain> {
     }
 }
 
-/// Searches a share of the parameters that no other one bounds, over random parts of their range.
+/// Searches a share of the parameters that are not bound to another one, over random parts of their range.
 fn searched(spec: &mut StudySpec, schema: &ModelSchema, shares: &[(f64, f64, u8)]) {
-    let is_free = |name: &str| schema.at_most.iter().all(|(a, b)| *a != name && *b != name);
+    let bounds = || schema.at_most.iter().chain(&schema.multiple_of);
+    let is_free = |name: &str| bounds().all(|(a, b)| *a != name && *b != name);
     let plain = |name: &str| name != "train.risk_lambda" && name != "train.reward";
     spec.space.clear();
     spec.fixed = schema

@@ -10,7 +10,7 @@ use hyperopt::engine::graph::DType;
 use hyperopt::executor::{MarketData, MarketOptions};
 use hyperopt::market::metrics::evaluate;
 use hyperopt::market::split::{Purge, SplitConfig, Window};
-use hyperopt::market::synthetic::{Planted, shuffled};
+use hyperopt::market::synthetic::Planted;
 use hyperopt::market::tables::Flatten;
 use hyperopt::market::{BarLength, Bars, Calendar};
 use hyperopt::models::{self, RunInput, series};
@@ -156,7 +156,10 @@ fn the_dqn_learns_a_planted_signal_in_every_precision() {
 #[test]
 #[cfg(feature = "slow")]
 fn the_dqn_learns_nothing_from_shuffled_returns() {
-    let market = market(&shuffled(&Planted::new(N_BARS, 0).bars(), 1));
+    let market = market(&hyperopt::market::synthetic::shuffled(
+        &Planted::new(N_BARS, 0).bars(),
+        1,
+    ));
     for dtype in [DType::F32, DType::Tf32, DType::Bf16] {
         let median = median_sharpe(&market, dtype, 1200, 5);
         // √((1 + SR²/2) / n) a bar, and SR²/2 a bar is nothing beside 1.

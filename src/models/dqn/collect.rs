@@ -133,15 +133,7 @@ impl Dqn {
         let ended_column = b.reshape(ended, [n_env, 1]);
         let kept_account = b.select(ended_column, fresh, moved);
 
-        let head = program.read(b, states.ring.head);
-        let size = program.read(b, states.ring.size);
-        let capacity = program.read(b, states.lane.capacity_rows);
-        let whole_zero = b.constant(Shape::default(), &[0.0], DType::I32);
-        let next_head = b.increment(head);
-        let wraps = b.equal(next_head, capacity);
-        let next_head = b.select(wraps, whole_zero, next_head);
-        let next_size = b.increment(size);
-        let next_size = b.min(next_size, capacity);
+        let (head, next_head, next_size) = self.next_row(program, b);
         let push = |state, value| Effect::RingPush {
             state,
             row: head,
@@ -161,6 +153,19 @@ impl Dqn {
             store(states.ring.size, next_size),
             store(states.collect_step, step),
         ]
+    }
+
+    /// The ring's row to write, the one after it, and the size then.
+    fn next_row(&self, program: &Program, b: &mut Builder<'_>) -> (NodeId, NodeId, NodeId) {
+        let head = program.read(b, self.states.ring.head);
+        let size = program.read(b, self.states.ring.size);
+        let capacity = program.read(b, self.states.lane.capacity_rows);
+        let first = b.constant(Shape::default(), &[0.0], DType::I32);
+        let next_head = b.increment(head);
+        let wraps = b.equal(next_head, capacity);
+        let next_head = b.select(wraps, first, next_head);
+        let next_size = b.increment(size);
+        (head, next_head, b.min(next_size, capacity))
     }
 
     /// ε-greedy over whole actions: one draw decides for all branches of an environment.

@@ -64,6 +64,7 @@ pub(super) fn declare(program: &mut Program) -> LaneStates {
     }
 }
 
+// tidy: long, because it is the list of what a run sets.
 /// Fills every state that the host gives.
 pub(super) fn values(model: &Dqn, run: &RunInput<'_>) -> StateValues {
     let (states, lane) = (&model.states, &model.states.lane);

@@ -69,29 +69,8 @@ impl Dqn {
         let grads = grad(b.graph(), loss, &params);
         let gradient = self.network.layout.join(b, &grads);
 
-        let square = b.mul(gradient, gradient);
-        let norm = b.sum(square, 0);
-        let norm = b.sqrt(norm);
-        let max_norm = program.read(b, lane.max_grad_norm);
-        let tiny = b.scalar(1e-6);
-        let padded = b.add(norm, tiny);
-        let ratio = b.div(max_norm, padded);
-        let one = b.scalar(1.0);
-        let grad_scale = b.min(ratio, one);
-
-        let size = program.read(b, states.ring.size);
-        let warmup = program.read(b, lane.warmup_rows);
-        let is_warm = b.less_equal(warmup, size);
-        let is_finite = b.is_finite(norm);
-        let has_loss = b.is_finite(loss);
-        let is_finite = b.mul(is_finite, has_loss);
-        let breaks = b.sub(one, is_finite);
-        let breaks = b.mul(is_warm, breaks);
-        let diverged = program.read(b, states.diverged);
-        // Once broken a run stays as it was: a later batch that happens to be finite trains nothing.
-        let diverged = b.max(diverged, breaks);
-        let is_sound = b.sub(one, diverged);
-        let trains = b.mul(is_warm, is_sound);
+        let (norm, grad_scale) = self.clip(program, b, gradient);
+        let (trains, diverged) = self.guards(program, b, loss, norm);
 
         let predicted = self.network.expectation(b, logits, v_max);
         let expected = self.network.mean_of(b, targets, v_max);
@@ -132,6 +111,44 @@ impl Dqn {
         // One power iteration a step, ahead of the next forward.
         effects.extend(self.spectral_effect(program, b, 1, guard));
         effects
+    }
+
+    /// Norm of the gradient, and the factor that brings it to at most the lane's bound.
+    fn clip(&self, program: &Program, b: &mut Builder<'_>, gradient: NodeId) -> (NodeId, NodeId) {
+        let square = b.mul(gradient, gradient);
+        let norm = b.sum(square, 0);
+        let norm = b.sqrt(norm);
+        let max_norm = program.read(b, self.states.lane.max_grad_norm);
+        let tiny = b.scalar(1e-6);
+        let padded = b.add(norm, tiny);
+        let ratio = b.div(max_norm, padded);
+        let one = b.scalar(1.0);
+        (norm, b.min(ratio, one))
+    }
+
+    /// Whether this update counts, and the run's new `diverged`.
+    ///
+    /// Once broken a run stays as it was: a later batch that happens to be finite trains nothing.
+    fn guards(
+        &self,
+        program: &Program,
+        b: &mut Builder<'_>,
+        loss: NodeId,
+        norm: NodeId,
+    ) -> (NodeId, NodeId) {
+        let size = program.read(b, self.states.ring.size);
+        let warmup = program.read(b, self.states.lane.warmup_rows);
+        let is_warm = b.less_equal(warmup, size);
+        let has_norm = b.is_finite(norm);
+        let has_loss = b.is_finite(loss);
+        let is_finite = b.mul(has_norm, has_loss);
+        let one = b.scalar(1.0);
+        let breaks = b.sub(one, is_finite);
+        let breaks = b.mul(is_warm, breaks);
+        let diverged = program.read(b, self.states.diverged);
+        let diverged = b.max(diverged, breaks);
+        let is_sound = b.sub(one, diverged);
+        (b.mul(is_warm, is_sound), diverged)
     }
 
     /// Draws transitions and follows each for n bars, or to the end of its episode.

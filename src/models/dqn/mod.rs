@@ -194,6 +194,7 @@ impl Trainer for Dqn {
     }
 }
 
+// tidy: long, because it is the list of the program's states.
 fn declare(
     program: &mut Program,
     settings: &Settings,

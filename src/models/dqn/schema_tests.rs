@@ -1,3 +1,5 @@
+//! Every key, default and suggested range against the published ones.
+
 use super::schema;
 use crate::study::{Domain, Value};
 use std::collections::BTreeSet;

@@ -14,12 +14,12 @@ use crate::engine::env::Costs;
 use crate::engine::graph::{Builder, DType, Graph, NodeId, Shape};
 use crate::engine::op::{Effect, StateId};
 use crate::engine::program::{Init, Program, Section};
-use crate::executor::{MarketData, MarketOptions};
-use crate::market::split::{Purge, SplitConfig, Window};
+use crate::market::features::{Scaler, builtin};
+use crate::market::split::Fold;
 use crate::market::synthetic::Planted;
-use crate::market::tables::Flatten;
+use crate::market::tables::{Flatten, env_table, feature_table};
 use crate::market::{BarLength, Calendar};
-use crate::models::{RunInput, Trainer, catalogue};
+use crate::models::{MarketShape, RunInput, TABLE_ENVIRONMENT, TABLE_FEATURES, Trainer, catalogue};
 use crate::study::{Params, Value};
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -36,24 +36,48 @@ fn oracle() -> Cpu<f64> {
     Cpu::new(NonZeroUsize::new(2).unwrap())
 }
 
-/// A market with two folds, of 16 validation bars each.
-fn market(planted: Planted) -> MarketData {
-    let options = MarketOptions {
-        bar: BarLength::Day,
-        calendar: Calendar::UsEquity,
-        flatten: Flatten::Auto,
-        capital: 1e6,
-        costs: Costs::from_bp(0.5, 0.5, 0.1),
-        split: SplitConfig {
-            folds: 2,
-            allow_single_fold: false,
-            window: Window::Expanding,
-            validation_bars: 16,
-            holdout_bars: 10,
-            purge: Purge::Auto,
-        },
+/// A market made ready for training.
+struct Market {
+    shape: MarketShape,
+    folds: Vec<Fold>,
+    costs: Costs<f64>,
+    environment: Vec<f64>,
+    features: Vec<f32>,
+}
+
+impl Market {
+    fn tables(&self, program: &Program) -> Tables {
+        let mut tables = Tables::default();
+        let features = Arc::new(Data::F32(self.features.clone()));
+        tables.insert(program.table_named(TABLE_FEATURES).unwrap(), features);
+        let environment = Arc::new(Data::F64(self.environment.clone()));
+        tables.insert(program.table_named(TABLE_ENVIRONMENT).unwrap(), environment);
+        tables
+    }
+}
+
+/// A market of daily bars with two folds, of 16 validation bars each.
+fn market(planted: Planted) -> Market {
+    let bars = planted.bars();
+    let (bar, calendar) = (BarLength::Day, Calendar::UsEquity);
+    let table = builtin(&bars, bar, calendar);
+    let train_end = bars.len() - 40;
+    let fold = |start: usize| Fold {
+        train: table.warmup_bars..start - 2,
+        validation: start..start + 16,
     };
-    MarketData::new(&planted.bars(), &options).unwrap()
+    let folds = vec![fold(train_end), fold(train_end + 16)];
+    let scalers: Vec<Scaler> = folds
+        .iter()
+        .map(|fold| Scaler::fit(&table, fold.train.clone()))
+        .collect();
+    Market {
+        shape: MarketShape::new(&table, folds.len(), 16),
+        environment: env_table(&bars, bar, calendar, Flatten::Auto, 1e6),
+        features: feature_table(&table, &scalers),
+        costs: Costs::from_bp(0.5, 0.5, 0.1),
+        folds,
+    }
 }
 
 /// A configuration: the catalogue's defaults, `preset`, a small loop, then `changes`.
@@ -105,13 +129,13 @@ const SMALL_LOOP: &[(&str, f64)] = &[
 
 /// A model with its market.
 struct Setup {
-    market: MarketData,
+    market: Market,
     model: Dqn,
     params: Params,
 }
 
 impl Setup {
-    fn new(market: MarketData, params: Params, searched: &[&str]) -> Self {
+    fn new(market: Market, params: Params, searched: &[&str]) -> Self {
         let searched: BTreeSet<String> = searched.iter().map(|name| (*name).to_owned()).collect();
         let model = Dqn::new(&Settings::new(&params, &searched), market.shape);
         Self {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::engine::env::{EXPOSURE_FLAT, Order};
-use crate::market::features::{Scaler, builtin};
 use crate::market::simulate::simulate;
 use crate::models::series;
 
@@ -46,27 +45,31 @@ fn the_walk_is_the_host_s_under_the_same_actions() {
         probe.copy(&*session);
         let range = setup.market.folds[0].validation.clone();
         let mut kinds = BTreeSet::new();
-        let table = setup.market.environment();
-        let expected = simulate(&table, range.clone(), &setup.market.costs, |t, account| {
-            let bar = Data::I32(vec![i32::try_from(t).unwrap()]);
-            probe
-                .session
-                .write(LaneIdx(0), states.evaluation_bar, &bar)
-                .unwrap();
-            let account = Data::F64(account.to_vec());
-            probe
-                .session
-                .write(LaneIdx(0), states.evaluation_account, &account)
-                .unwrap();
-            let action = probe.compute().remove(0);
-            kinds.insert(
-                action
-                    .iter()
-                    .map(|index| *index as usize)
-                    .collect::<Vec<_>>(),
-            );
-            Order::decode([action[0] as usize, action[1] as usize, action[2] as usize])
-        });
+        let expected = simulate(
+            &setup.market.environment,
+            range.clone(),
+            &setup.market.costs,
+            |t, account| {
+                let bar = Data::I32(vec![i32::try_from(t).unwrap()]);
+                probe
+                    .session
+                    .write(LaneIdx(0), states.evaluation_bar, &bar)
+                    .unwrap();
+                let account = Data::F64(account.to_vec());
+                probe
+                    .session
+                    .write(LaneIdx(0), states.evaluation_account, &account)
+                    .unwrap();
+                let action = probe.compute().remove(0);
+                kinds.insert(
+                    action
+                        .iter()
+                        .map(|index| *index as usize)
+                        .collect::<Vec<_>>(),
+                );
+                Order::decode([action[0] as usize, action[1] as usize, action[2] as usize])
+            },
+        );
         let got = session.read(LaneIdx(0), states.evaluation).unwrap();
         // The same arithmetic in F64 on both sides: equal bits.
         assert_eq!(series(&got, range.len()), expected, "{dtype:?}");

@@ -93,6 +93,7 @@ impl Ring {
     }
 }
 
+// tidy: long, because it follows a batch from uniforms to states as one story.
 #[test]
 fn batches_are_n_step_transitions_of_the_rings() {
     let (n, n_max, gamma, capacity) = (3, 4, 0.9, 25);
