@@ -317,6 +317,7 @@ struct Fit<'a> {
 }
 
 impl Fit<'_> {
+    // tidy: long, because it is one match with an arm per effect.
     fn effect(&self, effect: &Effect) {
         match effect {
             Effect::Store {

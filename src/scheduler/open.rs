@@ -55,6 +55,7 @@ pub struct Opened {
 /// # Errors
 /// [`SchedulerError::Changed`] if the file or its data differ in what identifies the study;
 /// [`SchedulerError::Store`] if the store fails.
+// tidy: long, because it is one statement with a field per column and what follows from its answer.
 pub async fn open(
     store: &Store,
     spec: &StudySpec,

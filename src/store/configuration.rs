@@ -132,6 +132,7 @@ impl Store {
         Ok(inserted)
     }
 
+    // tidy: long, because it is one transaction.
     async fn try_insert_cohort(
         &self,
         study_id: StudyId,

@@ -58,6 +58,7 @@ fn real(values: &[f64]) -> Input {
 type Answers = &'static [(&'static [f64], f64)];
 
 /// Answers of one function, and the function after it.
+// tidy: long, because it is one table of answers.
 fn of_scalar(op: ScalarOp) -> (Answers, Option<ScalarOp>) {
     use ScalarOp as S;
     match op {

@@ -10,6 +10,7 @@ use crate::engine::real::Real;
 use bytemuck::Pod;
 
 /// Applies an effect where its guard holds.
+// tidy: long, because it is one match with an arm per effect.
 pub(crate) fn run<R: Real>(ctx: &Ctx<'_>, arena: &mut Arena, commit: &Commit) {
     if let Some(guard) = commit.guard()
         && scalar::<R>(ctx, arena, guard) == R::ZERO

@@ -57,6 +57,7 @@ impl Layout {
         }
     }
 
+    // tidy: long, because it is one match with an arm per movement.
     pub(crate) fn infer(&self, inputs: &[&Node]) -> Result<(Shape, DType), GraphError> {
         let name = self.name();
         let Some(first) = inputs.first() else {

@@ -95,6 +95,7 @@ pub(crate) fn absorbed(graph: &Graph, needed: &[bool], n_uses: &[usize]) -> Vec<
 /// Builds the region whose output is `root`.
 ///
 /// Returns it with the nodes that are its operands.
+// tidy: long, because registers, code and strides are numbered by one scheme.
 pub(crate) fn build(graph: &Graph, root: NodeId, inside: &[bool]) -> (Region, Vec<NodeId>) {
     let mut members = Vec::new();
     collect(graph, root, inside, &mut members);

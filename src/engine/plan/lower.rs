@@ -158,6 +158,7 @@ impl Lowering {
         }
     }
 
+    // tidy: long, because the order of snapshots and reads is one argument.
     fn phase(&mut self, phase: &Phase) -> PhasePlan {
         self.now = 0;
         let mut roots = phase.roots();

@@ -4,6 +4,7 @@ use super::*;
 use crate::study::{DegenerateReason, TrialState};
 
 #[tokio::test]
+// tidy: long, because it is one life from first to last.
 async fn trial_is_stored_whole() {
     let fixture = Fixture::new().await;
     let trial_id = fixture.insert(0..1).await[0];

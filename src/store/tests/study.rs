@@ -196,6 +196,7 @@ async fn cohort_of_any_size_fits() {
 }
 
 #[tokio::test]
+// tidy: long, because it is one life from first to last.
 async fn history_tells_what_became_of_each_trial() {
     let fixture = Fixture::new().await;
     let trials = fixture.insert(0..3).await;

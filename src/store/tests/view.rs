@@ -340,6 +340,7 @@ async fn distribution_describes_each_arm() {
 }
 
 #[tokio::test]
+// tidy: long, because it is one hand-built study and what the views say of it.
 async fn progress_and_leaderboard_count_and_rank() {
     let (fixture, trials) = study_by_hand().await;
     let progress = fixture.store().study_progress("s").await.unwrap();
@@ -431,6 +432,7 @@ async fn progress_and_leaderboard_count_and_rank() {
 }
 
 #[tokio::test]
+// tidy: long, because it is one hand-built study and what the views say of it.
 async fn overview_params_and_times_have_a_row_each() {
     let (fixture, trials) = study_by_hand().await;
     let listed = fixture.store().trials(fixture.study_id).await.unwrap();
