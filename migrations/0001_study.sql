@@ -40,7 +40,7 @@ COMMENT ON TABLE study IS 'One row per study: one sweep file under one name.';
 COMMENT ON COLUMN study.series IS 'Joins the nights of one dated sweep; NULL for a study on its own.';
 COMMENT ON COLUMN study.seed IS 'Bit pattern of the unsigned 64-bit seed.';
 COMMENT ON COLUMN study.spec IS 'The resolved sweep. json, not jsonb, because jsonb rewrites numbers (1e16 becomes an integer, -0.0 loses its sign).';
-COMMENT ON COLUMN study.digest IS 'Digest of everything in the sweep and its data that may not change on resuming.';
+COMMENT ON COLUMN study.digest IS 'Digest of everything in the sweep that may not change on resuming; that of the data is in spec.';
 COMMENT ON COLUMN study.arms IS 'Precisions; the first is the reference.';
 COMMENT ON COLUMN study.n_configurations IS 'Budget; trials = configurations x arms x replicates.';
 
@@ -167,7 +167,8 @@ CREATE INDEX attempt_worker_idx ON attempt (worker_id);
 COMMENT ON TABLE attempt IS 'One row per execution of a trial, with all that a rerun needs.';
 COMMENT ON COLUMN attempt.state IS 'abandoned: its process died or a newer attempt replaced it; what it still reports is refused.';
 COMMENT ON COLUMN attempt.n_lanes IS 'Lanes of the pack when the attempt began, dead ones included.';
-COMMENT ON COLUMN attempt.arena_bytes IS 'The pack''s single allocation.';
+COMMENT ON COLUMN attempt.kernel_digest IS 'Digest of the code that computed; on the CPU that of the program''s file.';
+COMMENT ON COLUMN attempt.arena_bytes IS 'Memory of all lanes of the pack.';
 COMMENT ON COLUMN attempt.bytes_per_lane IS 'Share of one run.';
 COMMENT ON COLUMN attempt.bytes_asked IS 'After out_of_memory: what the device was asked for.';
 COMMENT ON COLUMN attempt.bytes_free IS 'After out_of_memory: what the device had.';
@@ -217,6 +218,7 @@ COMMENT ON COLUMN epoch.is_warmup IS 'Whether it is the first epoch of its plan,
 COMMENT ON COLUMN epoch.pack_device_ms IS 'Device time of the whole pack''s epoch; divide by n_lanes for that of one run.';
 COMMENT ON COLUMN epoch.steps IS 'Optimizer updates of the run so far.';
 COMMENT ON COLUMN epoch.env_steps IS 'Simulator ticks of the run so far.';
+COMMENT ON COLUMN epoch.q_mean IS 'Mean greedy value of the sampled next states; q_max is the largest.';
 COMMENT ON COLUMN epoch.loss_terms IS 'Terms of the loss by name, where the model has more than one.';
 COMMENT ON COLUMN epoch.edge_atom_mass IS 'Probability on the two outermost atoms of a distributional value.';
 COMMENT ON COLUMN epoch.validation_sharpe IS 'Annualised; NULL where the returns have no variance.';

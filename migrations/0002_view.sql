@@ -282,7 +282,7 @@ WITH scored AS (
         ref.bytes_per_lane AS bytes_per_lane_reference,
         arm.bytes_per_lane AS bytes_per_lane_arm,
         CASE
-            WHEN ref.is_emulated OR arm.is_emulated THEN 'precision is emulated: right in value, not in speed'
+            WHEN ref.is_emulated OR arm.is_emulated THEN 'precision is emulated: right in value, not in speed or memory'
             WHEN ref.epoch_ms IS NULL OR arm.epoch_ms IS NULL THEN 'no epoch after the warm-up'
             WHEN ref.overlap OR arm.overlap THEN 'packs overlapped on the device'
             WHEN (ref.device, ref.driver) <> (arm.device, arm.driver) THEN 'devices or drivers differ'

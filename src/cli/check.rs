@@ -1,6 +1,7 @@
 //! `hyperopt check`.
 
 use super::args::CheckArgs;
+use super::baseline;
 use super::error::CliError;
 use super::output::Output;
 use super::setup;
@@ -87,6 +88,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
             n_runs,
             spec.budget.epochs,
         ))?;
+        for line in baseline::lines(&market, spec.seed) {
+            output.line(&line)?;
+        }
         for row in rows.iter().filter(|row| row.runs < row.lanes as u64) {
             output.line(&format!(
                 "warning: plan {} has {} runs for {} lanes: the pack is thin; search fewer \

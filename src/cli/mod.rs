@@ -8,6 +8,7 @@
 //! - The keys of `--json` are the names of the table's columns, and those of the views in SQL.
 
 mod args;
+mod baseline;
 mod bench;
 mod best;
 mod check;

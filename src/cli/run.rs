@@ -5,7 +5,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::Output;
 use super::progress::{self, Progress};
-use super::{best, compare, setup};
+use super::{baseline, best, compare, setup};
 use crate::scheduler::{self, Ended, Scheduler, Summary};
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) async fn run(
     let lock = store.lock_study(&spec.name).await?;
     let opened = scheduler::open(&store, &spec, &market.digest, setup::AUTO_PRECISION).await?;
     tell(&spec.name, &opened);
-    let preparer = Arc::new(setup::preparer(&spec, setup::cpu(), market));
+    let preparer = Arc::new(setup::preparer(&spec, setup::cpu(), market.clone()));
     let options = setup::pool_options(&spec);
     let scheduler = Scheduler::new(
         store.clone(),
@@ -73,6 +73,10 @@ pub(super) async fn run(
     if !args.format.json {
         output.line("")?;
         compare::print(&store, &spec.name, &mut output).await?;
+        output.line("")?;
+        for line in baseline::lines(&market, spec.seed) {
+            output.line(&line)?;
+        }
     }
     store.close().await;
     Ok(exit_of(&summary, signalled.load(Ordering::SeqCst)))

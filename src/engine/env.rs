@@ -98,17 +98,6 @@ impl<R: Real> Costs<R> {
             impact: R::from_f64(impact),
         }
     }
-
-    /// Scales all costs, for a stress test.
-    #[must_use]
-    pub fn scaled(self, factor: R) -> Self {
-        Self {
-            fee: self.fee * factor,
-            maker_fee: self.maker_fee * factor,
-            half_spread: self.half_spread * factor,
-            impact: self.impact * factor,
-        }
-    }
 }
 
 /// How an order meets the market: action branch 1, in its order.

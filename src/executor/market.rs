@@ -4,7 +4,8 @@ use crate::engine::backend::{Data, Tables};
 use crate::engine::env::Costs;
 use crate::engine::program::Program;
 use crate::market::features::{self, Scaler};
-use crate::market::metrics::ReturnClock;
+use crate::market::metrics::{Figures, ReturnClock, evaluate};
+use crate::market::simulate;
 use crate::market::split::{Fold, Split, SplitConfig, SplitFrame, split};
 use crate::market::tables::{self, Flatten};
 use crate::market::{BarLength, Bars, Calendar, MarketError};
@@ -27,6 +28,15 @@ pub struct MarketOptions {
     pub costs: Costs<f64>,
     /// Folds and holdout.
     pub split: SplitConfig,
+}
+
+/// What a fold's validation block gives without a model, through the same costs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Baselines {
+    /// Fully long throughout.
+    pub buy_and_hold: Figures,
+    /// One of the five exposures at random at each bar.
+    pub random_positions: Figures,
 }
 
 /// A market made ready for training.
@@ -113,5 +123,26 @@ impl MarketData {
     /// Returns the environment table, `[bars, ENV_COLUMNS]`.
     pub fn environment(&self) -> Vec<f64> {
         self.environment.to_f64()
+    }
+
+    /// Scores what needs no model, per fold: always fully long, and an exposure drawn anew at
+    /// each bar.
+    ///
+    /// - `seed`: of the draws.
+    pub fn baselines(&self, seed: u64) -> Vec<Baselines> {
+        let table = self.environment();
+        self.folds
+            .iter()
+            .zip(&self.clocks)
+            .map(|(fold, clock)| {
+                let range = || fold.validation.clone();
+                let hold = simulate::buy_and_hold(&table, range(), &self.costs);
+                let random = simulate::random_positions(&table, range(), &self.costs, seed);
+                Baselines {
+                    buy_and_hold: evaluate(&hold, clock),
+                    random_positions: evaluate(&random, clock),
+                }
+            })
+            .collect()
     }
 }

@@ -26,7 +26,7 @@ mod thread;
 mod tracker;
 mod weights;
 
-pub use market::{MarketData, MarketOptions};
+pub use market::{Baselines, MarketData, MarketOptions};
 pub use message::{
     EpochReport, Event, FoldResult, StartedPack, TrialEnd, TrialFailure, TrialReport,
 };

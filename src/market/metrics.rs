@@ -74,8 +74,6 @@ pub enum Degenerate {
     ZeroVariance,
     /// A return is NaN or infinite.
     NotFinite,
-    /// Fewer trades than the objective wants, over all validation folds together.
-    TooFewTrades,
 }
 
 /// Figures of a block.
@@ -189,35 +187,6 @@ pub fn sharpe_period(returns: &[f64]) -> Result<f64, Degenerate> {
     } else {
         Err(Degenerate::NotFinite)
     }
-}
-
-/// The objective `validation.sharpe_lower`: mean minus half a standard error over folds.
-///
-/// The standard error is the standard deviation (ddof 1) over the root of the number of folds.
-/// `None` for fewer than two folds.
-#[must_use]
-pub fn sharpe_lower(folds: &[f64]) -> Option<f64> {
-    if folds.len() < 2 {
-        return None;
-    }
-    let standard_error = deviation(folds, 1.0) / (folds.len() as f64).sqrt();
-    Some(mean(folds) - 0.5 * standard_error)
-}
-
-/// The objective `validation.sharpe`: the mean over folds; `None` for no fold.
-#[must_use]
-pub fn sharpe_mean(folds: &[f64]) -> Option<f64> {
-    (!folds.is_empty()).then(|| mean(folds))
-}
-
-/// Whether all validation folds together have fewer trades than the objective wants.
-#[must_use]
-pub fn too_few_trades(
-    folds: impl IntoIterator<Item = usize>,
-    min_trades: usize,
-) -> Option<Degenerate> {
-    let total: usize = folds.into_iter().sum();
-    (total < min_trades).then_some(Degenerate::TooFewTrades)
 }
 
 /// Largest loss from a peak of compound equity, 0 to 1; the start counts as a peak.

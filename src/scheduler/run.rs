@@ -160,7 +160,10 @@ impl Scheduler {
         let pool = Pool::start(self.preparer.clone(), self.options, sender)
             .map_err(|source| SchedulerError::Thread { source })?;
         let ended = self.drive(&pool, &mut events, &mut stop, &mut report).await;
-        pool.stop();
+        match &ended {
+            Ok(Ended::Complete | Ended::WallLimit) => pool.close(),
+            Ok(Ended::Stopped) | Err(_) => pool.stop(),
+        }
         let joined = tokio::task::spawn_blocking(move || pool.join());
         // What still arrives is of epochs that end now; it is recorded like any other, until
         // something fails. Executors are waited for in any case.

@@ -20,7 +20,6 @@ use std::sync::{Mutex, mpsc};
 use tokio::sync::watch;
 
 /// A study of small agents in two arms, two configurations a cohort.
-// tidy: long, because it is one study with every field.
 // tidy: long, because a spec names every key.
 fn spec(configurations: u32) -> StudySpec {
     let source = DataSource::Synthetic {

@@ -37,7 +37,7 @@ pub struct NewAttempt {
     pub data_digest: String,
     /// Version of the program.
     pub program_version: String,
-    /// The pack's single allocation.
+    /// Memory of all lanes of the pack.
     pub arena_bytes: u64,
     /// Share of one run.
     pub bytes_per_lane: u64,

@@ -20,7 +20,7 @@ pub const STEP_COST: usize = ACCOUNT_WIDTH + 4;
 pub const STEP_TURNOVER: usize = ACCOUNT_WIDTH + 5;
 /// Position held over the bar.
 pub const STEP_POSITION: usize = ACCOUNT_WIDTH + 6;
-/// 1 where anything was filled.
+/// 1 where at least [`crate::engine::env::TRADE_MIN`] was filled.
 pub const STEP_TRADED: usize = ACCOUNT_WIDTH + 7;
 
 /// An environment op. The output has the account's type: F32 when collecting, F64 when evaluating.

@@ -120,21 +120,3 @@ fn intraday_returns_aggregate_to_days_if_there_are_enough() {
         sharpe(&net, 1_000.0).unwrap(),
     );
 }
-
-#[test]
-fn folds_aggregate_with_half_a_standard_error() {
-    // Mean 2, deviation 1, standard error 1/√3.
-    near(
-        sharpe_lower(&[1.0, 2.0, 3.0]).unwrap(),
-        2.0 - 0.5 / 3_f64.sqrt(),
-    );
-    assert_eq!(sharpe_lower(&[1.0]), None);
-    assert_eq!(sharpe_mean(&[1.0, 2.0]), Some(1.5));
-    assert_eq!(sharpe_mean(&[]), None);
-}
-
-#[test]
-fn trades_count_over_all_folds() {
-    assert_eq!(too_few_trades([4, 6], 10), None);
-    assert_eq!(too_few_trades([4, 5], 10), Some(Degenerate::TooFewTrades));
-}

@@ -182,7 +182,7 @@ async fn times_compare_only_under_equal_conditions() {
     assert_eq!(row.epoch_time_ratio, None);
     assert_eq!(
         row.timing_note.as_deref(),
-        Some("precision is emulated: right in value, not in speed")
+        Some("precision is emulated: right in value, not in speed or memory")
     );
     // The times themselves stay visible, and so do the differences.
     near(row.epoch_ms_arm, 7.5);
