@@ -33,7 +33,7 @@ const N_REPEATS: usize = 9;
 /// Begins the name of every scratch study.
 const SCRATCH: &str = "bench_store_";
 
-/// What [`bench`] measured; medians in milliseconds.
+/// What [`bench()`] measured; medians in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BenchReport {
     /// One epoch boundary of a pack of 64 lanes. Target: below 4.

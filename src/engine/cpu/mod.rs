@@ -5,9 +5,9 @@
 //!
 //! # Invariants
 //! - A result depends on the values passed in alone: not on address, alignment, old contents of
-//!   an output, thread, or vector width. [`gemm`] in `f32` alone depends on the machine, through
+//!   an output, thread, or vector width. `gemm` in `f32` alone depends on the machine, through
 //!   the block sizes and instructions it chooses.
-//! - Sums have one written order, that of [`sum`].
+//! - Sums have one written order, that of `sum`.
 //! - A row (or output element) reads only its own inputs: NaN in one row stays there.
 //! - Slices whose length contradicts the shape are our own bug and panic.
 mod commit;
