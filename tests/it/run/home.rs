@@ -62,6 +62,7 @@ impl Sweep {
         }
     }
 
+    // tidy: long, because it is one sweep file, key by key.
     fn text(&self) -> String {
         let Self {
             name,
