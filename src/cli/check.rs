@@ -91,6 +91,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
         for line in baseline::lines(&market, spec.seed) {
             output.line(&line)?;
         }
+        for warning in setup::warnings(&spec, &preparer, &options) {
+            output.line(&format!("warning: {warning}"))?;
+        }
         for row in rows.iter().filter(|row| row.runs < row.lanes as u64) {
             output.line(&format!(
                 "warning: plan {} has {} runs for {} lanes: the pack is thin; search fewer \

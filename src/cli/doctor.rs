@@ -5,7 +5,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::Output;
 use super::setup;
-use crate::store::{Cluster, Store};
+use crate::store::Store;
 use serde::Serialize;
 use std::error::Error;
 
@@ -58,40 +58,38 @@ pub(super) async fn run(args: &DoctorArgs, database_url: Option<&str>) -> Result
 }
 
 async fn database(database_url: Option<&str>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if database_url.is_none() {
-        match Cluster::locate() {
-            Ok(cluster) => findings.push(Finding::good(
-                "private postgres",
-                format!("data in {}", cluster.dir().display()),
-            )),
-            Err(error) => findings.push(Finding::bad(
-                "private postgres",
-                chain(&error),
-                "install Postgres (Debian, Ubuntu: apt-get install postgresql), or name its bin \
-                 folder in HYPEROPT_POSTGRES_BIN, or pass --database-url",
-            )),
-        }
-    }
-    let finding = match Store::open(database_url).await {
-        Ok(store) => match store.database_info().await {
-            Ok(info) => Finding::good(
-                "database",
-                format!(
-                    "Postgres {}, schema version {}",
-                    info.server_version, info.schema_version
-                ),
-            ),
-            Err(error) => Finding::bad("database", chain(&error), "look at its log"),
-        },
-        Err(error) => Finding::bad(
+    let (what, remedy) = match database_url {
+        Some(_) => (
             "database",
-            chain(&error),
-            "mend the private Postgres above, or pass a --database-url that answers",
+            "check the URL, that the server runs and lets this user in, and that `hyperopt db \
+             migrate` was run there",
+        ),
+        None => (
+            "private postgres",
+            "install Postgres (Debian, Ubuntu: apt-get install postgresql), or name its bin \
+             folder in HYPEROPT_POSTGRES_BIN, or make the data folder writable, or pass \
+             --database-url",
         ),
     };
-    findings.push(finding);
-    findings
+    let opened = match Store::open(database_url).await {
+        Ok(store) => store.database_info().await.map(|info| (store, info)),
+        Err(error) => Err(error),
+    };
+    vec![match opened {
+        Ok((store, info)) => {
+            let place = store.cluster().map_or_else(String::new, |cluster| {
+                format!(", data in {}", cluster.dir().display())
+            });
+            Finding::good(
+                what,
+                format!(
+                    "Postgres {}, schema version {}{place}",
+                    info.server_version, info.schema_version
+                ),
+            )
+        }
+        Err(error) => Finding::bad(what, chain(&error), remedy),
+    }]
 }
 
 /// An error with its causes, on one line.
@@ -100,7 +98,9 @@ fn chain(error: &dyn Error) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         text.push_str(": ");
-        text.push_str(&cause.to_string());
+        // A server's log can be long; its first line says what is wrong.
+        let cause_text = cause.to_string();
+        text.push_str(cause_text.lines().next().unwrap_or_default());
         source = cause.source();
     }
     text

@@ -42,6 +42,9 @@ pub(super) async fn run(
     tell(&spec.name, &opened);
     let preparer = Arc::new(setup::preparer(&spec, setup::cpu(), market.clone()));
     let options = setup::pool_options(&spec);
+    for warning in setup::warnings(&spec, &preparer, &options) {
+        progress::line(&format!("warning: {warning}"));
+    }
     let scheduler = Scheduler::new(
         store.clone(),
         lock,
@@ -127,11 +130,13 @@ fn exit_of(summary: &Summary, signal_number: u8) -> Exit {
     }
 }
 
-/// Listens for Ctrl-C and SIGTERM: the first one stops at the epoch's end, the second at once.
+/// Listens for Ctrl-C, SIGTERM and SIGHUP: the first one stops at the epoch's end, the second at once.
 fn listen() -> Result<(watch::Receiver<bool>, Arc<AtomicU8>), CliError> {
     let runtime = |source| CliError::Runtime { source };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(runtime)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(runtime)?;
+    // A closed terminal or a dropped connection.
+    let mut hangup = signal(SignalKind::hangup()).map_err(runtime)?;
     let (sender, receiver) = watch::channel(false);
     let signalled = Arc::new(AtomicU8::new(0));
     let first = signalled.clone();
@@ -140,6 +145,7 @@ fn listen() -> Result<(watch::Receiver<bool>, Arc<AtomicU8>), CliError> {
             let (number, exit) = tokio::select! {
                 _ = interrupt.recv() => (nix::libc::SIGINT, Exit::Interrupted),
                 _ = terminate.recv() => (nix::libc::SIGTERM, Exit::Terminated),
+                _ = hangup.recv() => (nix::libc::SIGTERM, Exit::Terminated),
             };
             if first.load(Ordering::SeqCst) != 0 {
                 std::process::exit(exit as i32);

@@ -12,11 +12,12 @@ use crate::market::synthetic::{Planted, shuffled};
 use crate::market::tables::Flatten;
 use crate::market::{BarLength, Bars, Calendar, MarketError};
 use crate::models::catalogue;
+use crate::sampler::propose;
 use crate::scheduler::Machine;
 use crate::spec::{
     self, Calendar as SpecCalendar, DataSource, EvaluateIn, StudySpec, TrainWindow, expand_date,
 };
-use crate::study::Precision;
+use crate::study::{ConfigurationNumber, History, Precision};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
@@ -25,6 +26,9 @@ use std::sync::Arc;
 
 /// The arm that `"auto"` stands for on the CPU.
 pub(super) const AUTO_PRECISION: Precision = Precision::F32;
+
+/// Configurations that are looked at for warnings.
+const WARNED_MAX: u32 = 1_000;
 
 /// Executors of a device where the file says `"auto"`: one trains while the other's host work is
 /// done.
@@ -168,6 +172,54 @@ pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
         objective: spec.objective,
         n_epochs: spec.budget.epochs,
     }
+}
+
+/// Says what of a sweep would waste its time, one sentence each.
+///
+/// Looks at no more than the first [`WARNED_MAX`] configurations that a sampler without history
+/// would propose.
+pub(super) fn warnings(
+    spec: &StudySpec,
+    preparer: &Preparer,
+    options: &PoolOptions,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut idle: Option<u32> = None;
+    let mut too_large: Option<(u32, usize)> = None;
+    for number in 0..spec.budget.configurations.min(WARNED_MAX) {
+        let point = propose(spec, ConfigurationNumber(number), &History::default());
+        let params = spec.complete(&point);
+        for precision in spec.arms(AUTO_PRECISION) {
+            let plan = preparer.plan(&params, precision);
+            if plan
+                .trainer
+                .n_updates(&params, u64::from(spec.budget.epochs))
+                == 0
+            {
+                idle.get_or_insert(number);
+            }
+            if plan.plan.lane_bytes as u64 > options.memory_share_bytes() {
+                too_large.get_or_insert((number, plan.plan.lane_bytes));
+            }
+        }
+    }
+    if let Some(number) = idle {
+        warnings.push(format!(
+            "configuration {number} trains nothing: its replay is not warm before its last epoch \
+             ends; lower train.replay_warmup or model.n_step_max, or raise budget.epochs or \
+             train.steps_per_epoch"
+        ));
+    }
+    if let Some((number, bytes)) = too_large {
+        let mib = |bytes: u64| bytes >> 20;
+        warnings.push(format!(
+            "configuration {number} needs {} MiB a lane, an executor may take {} MiB: its trials \
+             will fail; lower train.replay_capacity_max, or raise executors.memory_fraction",
+            mib(bytes as u64),
+            mib(options.memory_share_bytes())
+        ));
+    }
+    warnings
 }
 
 /// Memory that new allocations may use: what the system has, or what a container's limit leaves;

@@ -2,7 +2,7 @@
 
 use super::{args::ShowArgs, best, error::CliError, output::Output};
 use crate::{
-    store::{Store, StudyProgress},
+    store::{Store, StoreError, StudyProgress},
     study::StudyState,
 };
 use std::time::Duration;
@@ -45,6 +45,10 @@ pub(super) async fn run(args: &ShowArgs, store: &Store) -> Result<(), CliError> 
                 output.line(&now)?;
                 last_line = now;
             }
+            if is_abandoned(store, &args.study).await? {
+                output.line("its process is gone; `hyperopt run` on the same file goes on")?;
+                break;
+            }
             tokio::time::sleep(FOLLOW_EVERY).await;
             progress = store.study_progress(&args.study).await?;
         }
@@ -55,6 +59,18 @@ pub(super) async fn run(args: &ShowArgs, store: &Store) -> Result<(), CliError> 
         best::print(store, &args.study, BEST_SHOWN, &mut output).await?;
     }
     Ok(())
+}
+
+/// Whether nobody runs a study that is unfinished: then its lock is free.
+async fn is_abandoned(store: &Store, study: &str) -> Result<bool, CliError> {
+    match store.lock_study(study).await {
+        Ok(lock) => {
+            lock.release().await;
+            Ok(store.study_progress(study).await?.state == StudyState::Running)
+        }
+        Err(StoreError::StudyLocked { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Tells how far a study is, in one line.

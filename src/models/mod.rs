@@ -125,6 +125,9 @@ pub trait Trainer: Send + Sync {
         self.program().n_cycles
     }
 
+    /// Returns how many updates a run of `n_epochs` makes.
+    fn n_updates(&self, params: &Params, n_epochs: u64) -> u64;
+
     /// Fills the states of a lane for a run.
     fn lane(&self, run: &RunInput<'_>) -> StateValues;
 

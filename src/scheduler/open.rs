@@ -25,6 +25,17 @@ pub struct StudyChange {
     pub new: Option<String>,
 }
 
+impl StudyChange {
+    /// Why a change of the epochs is refused although they may change as such.
+    fn explain_epochs(mut self, spans_run: Option<&str>) -> Self {
+        if let (true, Some(name)) = (self.key == "budget.epochs", spans_run) {
+            let new = self.new.unwrap_or_default();
+            self.new = Some(format!("{new} ({name} is a fraction of the whole run)"));
+        }
+        self
+    }
+}
+
 impl fmt::Display for StudyChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let absent = "nothing";
@@ -137,6 +148,7 @@ fn refused(old: &StoredSweep, new: &StoredSweep) -> Vec<StudyChange> {
             old: change.old,
             new: change.new,
         })
+        .map(|change| change.explain_epochs(new.spec.spans_run.as_deref()))
         .collect();
     if old.data_digest != new.data_digest {
         refused.push(StudyChange {

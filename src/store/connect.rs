@@ -122,7 +122,7 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(ACQUIRE_LIMIT)
-            .after_connect(|connection, _| Box::pin(set_search_path(connection)))
+            .after_connect(|connection, _| Box::pin(prepare(connection)))
             // A connection just used needs no ping; one that rested may be gone.
             .test_before_acquire(false)
             .before_acquire(|connection, used| {
@@ -186,7 +186,7 @@ impl Store {
     /// Opens a connection outside the pool, for a lock that lives as long as it.
     pub(super) async fn dedicated(&self) -> Result<PgConnection, sqlx::Error> {
         let mut connection = self.options.connect().await?;
-        set_search_path(&mut connection).await?;
+        prepare(&mut connection).await?;
         Ok(connection)
     }
 
@@ -200,9 +200,13 @@ impl Store {
     }
 }
 
-async fn set_search_path(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+/// Prepares a connection for our statements.
+///
+/// They take arrays of any length, whose values no plan depends on: planning each call anew would
+/// cost more than running it (a trial alone with 30 epochs: 19 to 29 ms against 17 to 19).
+async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     connection
-        .execute("SET search_path TO hyperopt, public")
+        .execute("SET search_path TO hyperopt, public; SET plan_cache_mode TO force_generic_plan")
         .await
         .map(drop)
 }
@@ -235,7 +239,7 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError>
     let deadline = Instant::now() + STARTING_LIMIT;
     loop {
         let error = match options.connect().await {
-            Ok(mut connection) => match set_search_path(&mut connection).await {
+            Ok(mut connection) => match prepare(&mut connection).await {
                 Ok(()) => return Ok(connection),
                 Err(error) => error,
             },

@@ -1,12 +1,13 @@
 //! What a run sets in its lane.
 
-use super::settings::rows_of;
+use super::settings::{Settings, rows_of};
 use super::{Dqn, LaneStates};
 use crate::engine::backend::{Data, StateValues};
 use crate::engine::graph::{DType, Shape};
 use crate::engine::program::{Init, Program};
 use crate::engine::rng::{fill_uniform, stream_id};
 use crate::models::{RunInput, count, number, text};
+use crate::study::Params;
 
 /// Declares the lane states.
 pub(super) fn declare(program: &mut Program) -> LaneStates {
@@ -130,7 +131,7 @@ pub(super) fn values(model: &Dqn, run: &RunInput<'_>) -> StateValues {
             lane.capacity_rows,
             rows("train.replay_capacity").min(settings.replay_rows_max),
         ),
-        (lane.warmup_rows, rows("train.replay_warmup")),
+        (lane.warmup_rows, warmup_rows(params, settings)),
         (lane.table_base, run.fold * model.market.n_bars),
         (lane.train_start, run.train.start),
         (lane.train_end, run.train.end),
@@ -144,4 +145,11 @@ pub(super) fn values(model: &Dqn, run: &RunInput<'_>) -> StateValues {
     let costs = vec![costs.fee, costs.maker_fee, costs.half_spread, costs.impact];
     values.insert(lane.costs, Data::F64(costs));
     values
+}
+
+/// Rows that the replay holds before the first update: the warm-up asked for, and enough for one
+/// sample of the longest n-step.
+pub(super) fn warmup_rows(params: &Params, settings: &Settings) -> usize {
+    let n_warmup = count(params, "train.replay_warmup");
+    rows_of(n_warmup, settings.environments, settings.n_step_max)
 }

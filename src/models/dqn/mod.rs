@@ -33,6 +33,7 @@ use crate::engine::env::{ACCOUNT_WIDTH, ENV_COLUMNS, OBSERVED_WIDTH};
 use crate::engine::graph::{DType, Shape};
 use crate::engine::op::{StateId, TableId};
 use crate::engine::program::{Init, Program, Section};
+use crate::study::Params;
 
 /// Sums and maxima kept in the metrics state.
 const N_METRICS: usize = 7;
@@ -179,6 +180,13 @@ impl Trainer for Dqn {
             evaluation: self.states.evaluation,
             params: self.states.theta,
         }
+    }
+
+    fn n_updates(&self, params: &Params, n_epochs: u64) -> u64 {
+        let n_cycles = n_epochs * self.n_cycles() as u64;
+        let n_warmup = lane::warmup_rows(params, &self.settings) as u64;
+        // The cycle that fills the last row of the warm-up is the first to learn.
+        (n_cycles + 1).saturating_sub(n_warmup) * self.settings.updates_per_env_step as u64
     }
 
     fn lane(&self, run: &RunInput<'_>) -> StateValues {

@@ -278,7 +278,7 @@ fn replay() -> Vec<ParamSchema> {
             "train.replay_warmup",
             int(1, 10_000_000),
             1_000,
-            "transitions collected before the first update",
+            "transitions before the first update; at least n_step_max + 1 steps of every environment",
         ),
     ]
 }
