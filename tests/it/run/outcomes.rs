@@ -97,7 +97,11 @@ fn check_doctor_and_smoke_answer() {
         findings.iter().all(|finding| finding["works"] == true),
         "{findings:?}"
     );
-    assert!(findings.iter().any(|finding| finding["what"] == "private postgres"));
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding["what"] == "private postgres")
+    );
 
     let sweep = Sweep::new("smoked");
     for _ in 0..2 {
