@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Hyperparameter optimization for trading models, many trials packed into one launch.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(
     name = "hyperopt",
     version,
@@ -65,7 +65,7 @@ fn leave_to_psql(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Options that every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
     /// Postgres to use instead of the private one, such as `postgres://USER@HOST/DATABASE`
@@ -112,7 +112,7 @@ impl GlobalArgs {
 }
 
 /// The commands.
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Run a sweep, or go on with it
     Run(RunArgs),
@@ -148,7 +148,7 @@ pub struct FormatArgs {
 }
 
 /// Arguments of `run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 The same file again resumes an unfinished study, and runs nothing once it is finished. The first
 Ctrl-C finishes the epoch and leaves a study that resumes, the second stops at once.
@@ -173,7 +173,7 @@ pub struct RunArgs {
 }
 
 /// Arguments of `check`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt check sweeps/quickstart.toml
@@ -188,7 +188,7 @@ pub struct CheckArgs {
 }
 
 /// Arguments of `doctor`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
     /// Form of the table of findings.
     #[command(flatten)]
@@ -196,7 +196,7 @@ pub struct DoctorArgs {
 }
 
 /// Arguments of `bench`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt bench --model ref-dqn --device cpu
@@ -223,7 +223,7 @@ pub struct BenchArgs {
 }
 
 /// Arguments of `list`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt list
@@ -235,7 +235,7 @@ pub struct ListArgs {
 }
 
 /// Arguments of `show`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt show quickstart
@@ -252,7 +252,7 @@ pub struct ShowArgs {
 }
 
 /// Arguments of `trials`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt trials quickstart
@@ -273,7 +273,7 @@ pub struct TrialsArgs {
 }
 
 /// Arguments of `best`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt best quickstart
@@ -291,7 +291,7 @@ pub struct BestArgs {
 }
 
 /// Arguments of `compare`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 A pair is one configuration and replicate in both arms: same seed, data order and initial weights.
 They are listed by: hyperopt db psql -c \"SELECT * FROM precision_pair\"
@@ -308,7 +308,7 @@ pub struct CompareArgs {
 }
 
 /// Arguments of `delete`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   hyperopt delete quickstart
@@ -322,7 +322,7 @@ pub struct DeleteArgs {
 }
 
 /// The commands of `db`.
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 #[command(after_help = "\
 Without --database-url and DATABASE_URL all of these speak of the private Postgres, which lies in
 the user's data directory, listens on a Unix socket only, and starts when it is needed.
@@ -345,7 +345,7 @@ pub enum DbCommand {
 }
 
 /// Arguments of `db psql`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Everything after psql is psql's own, -q, -v and -h included.
 

@@ -59,11 +59,18 @@ fn try_run(cli: &Cli) -> Result<Exit, CliError> {
     };
     telemetry::install(cli.global.log_filter(), format)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|source| CliError::Runtime { source })?;
-    runtime.block_on(command(cli))
+    // As a task of one worker, so that the thread that waits for the socket is the one that goes
+    // on: elsewhere each answer of the database would cost a wake-up of another thread.
+    let cli = cli.clone();
+    let command = runtime.spawn(async move { command(&cli).await });
+    match runtime.block_on(command) {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
 }
 
 async fn command(cli: &Cli) -> Result<Exit, CliError> {

@@ -15,7 +15,7 @@ const DECIMALS: usize = 4;
 /// Whoever reads may leave early (`| head`): that surfaces as [`io::ErrorKind::BrokenPipe`], which
 /// `cli::run` takes for a normal end.
 pub(crate) struct Output {
-    writer: Box<dyn Write>,
+    writer: Box<dyn Write + Send>,
     is_terminal: bool,
     is_json: bool,
 }

@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::outcome::Failure;
 use super::retry::persist;
 use crate::study::{AttemptId, StudyId, TrialId};
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 use std::collections::{HashMap, HashSet};
 use tracing::warn;
 
@@ -81,7 +81,8 @@ impl Store {
     /// [`StoreError::Statement`] if the database refuses it.
     pub async fn requeue_running(&self, study_id: StudyId) -> Result<Vec<TrialId>, StoreError> {
         persist!(self, "requeue trials", async {
-            let mut transaction = self.pool().begin().await?;
+            let mut writer = self.writer().await?;
+            let mut transaction = writer.begin().await?;
             let trial_ids = sqlx::query_scalar!(
                 "UPDATE trial SET state = 'waiting'
                 WHERE study_id = $1 AND state = 'running'
@@ -105,7 +106,8 @@ impl Store {
     /// [`StoreError::Statement`] if the database refuses it.
     pub async fn reopen_complete(&self, study_id: StudyId) -> Result<Vec<TrialId>, StoreError> {
         persist!(self, "reopen trials", async {
-            let mut transaction = self.pool().begin().await?;
+            let mut writer = self.writer().await?;
+            let mut transaction = writer.begin().await?;
             let trial_ids = sqlx::query_scalar!(
                 "UPDATE trial
                 SET state = 'waiting', value = NULL, best_epoch = NULL, degenerate_reason = NULL,
@@ -158,21 +160,19 @@ impl Store {
     ) -> Result<HashMap<i64, i64>, sqlx::Error> {
         let trial_ids: Vec<i64> = attempts.iter().map(|attempt| attempt.trial_id.0).collect();
         let workers: Vec<i64> = attempts.iter().map(|attempt| attempt.worker_id.0).collect();
-        let mut transaction = self.pool().begin().await?;
-        sqlx::query!(
-            "SELECT trial_id FROM trial WHERE trial_id = ANY($1) ORDER BY trial_id FOR UPDATE",
-            &trial_ids,
-        )
-        .fetch_all(&mut *transaction)
-        .await?;
+        let mut writer = self.writer().await?;
+        let mut transaction = writer.begin().await?;
+        // In order of their keys, as everywhere, so that two transactions never wait for each other.
         let free: HashSet<i64> = sqlx::query_scalar!(
-            r#"SELECT given.trial_id AS "trial_id!"
+            r#"SELECT trial.trial_id
             FROM UNNEST($1::bigint[], $2::bigint[]) AS given (trial_id, worker_id)
             JOIN trial ON trial.trial_id = given.trial_id
             LEFT JOIN attempt
                 ON attempt.trial_id = given.trial_id AND attempt.state = 'running'
             WHERE trial.state = 'waiting'
-                OR (trial.state = 'running' AND attempt.worker_id = given.worker_id)"#,
+                OR (trial.state = 'running' AND attempt.worker_id = given.worker_id)
+            ORDER BY trial.trial_id
+            FOR UPDATE OF trial"#,
             &trial_ids,
             &workers,
         )
@@ -191,18 +191,6 @@ impl Store {
             .iter()
             .map(|attempt| array(&attempt.seeds))
             .collect();
-        sqlx::query!(
-            "UPDATE trial
-            SET state = 'running', started_at = now(), plan_key = given.plan_key,
-                seeds = given.seeds::bigint[]
-            FROM UNNEST($1::bigint[], $2::text[], $3::text[]) AS given (trial_id, plan_key, seeds)
-            WHERE trial.trial_id = given.trial_id",
-            &trial_ids,
-            &plan_keys,
-            &seeds,
-        )
-        .execute(&mut *transaction)
-        .await?;
         let workers: Vec<i64> = attempts.iter().map(|attempt| attempt.worker_id.0).collect();
         let n_lanes: Vec<i32> = attempts.iter().map(|a| a.n_lanes.cast_signed()).collect();
         let arena: Vec<i64> = attempts
@@ -214,7 +202,23 @@ impl Store {
             .map(|a| a.bytes_per_lane.cast_signed())
             .collect();
         let rows = sqlx::query!(
-            "INSERT INTO attempt (
+            "WITH given AS (
+                SELECT *
+                FROM UNNEST(
+                    $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::text[],
+                    $7::text[], $8::text[], $9::bigint[], $10::bigint[], $11::text[], $12::text[]
+                ) AS given (
+                    trial_id, worker_id, device, driver, n_lanes, kernel_digest, data_digest,
+                    program_version, arena_bytes, bytes_per_lane, plan_key, seeds
+                )
+            ), begun AS (
+                UPDATE trial
+                SET state = 'running', started_at = now(), plan_key = given.plan_key,
+                    seeds = given.seeds::bigint[]
+                FROM given
+                WHERE trial.trial_id = given.trial_id
+            )
+            INSERT INTO attempt (
                 trial_id, number, worker_id, device, driver, n_lanes, kernel_digest, data_digest,
                 program_version, arena_bytes, bytes_per_lane
             )
@@ -223,13 +227,7 @@ impl Store {
                 (SELECT count(*) FROM attempt WHERE attempt.trial_id = given.trial_id)::int,
                 given.worker_id, given.device, given.driver, given.n_lanes, given.kernel_digest,
                 given.data_digest, given.program_version, given.arena_bytes, given.bytes_per_lane
-            FROM UNNEST(
-                $1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::int[], $6::text[],
-                $7::text[], $8::text[], $9::bigint[], $10::bigint[]
-            ) AS given (
-                trial_id, worker_id, device, driver, n_lanes, kernel_digest, data_digest,
-                program_version, arena_bytes, bytes_per_lane
-            )
+            FROM given
             RETURNING attempt_id, trial_id",
             &trial_ids,
             &workers,
@@ -241,6 +239,8 @@ impl Store {
             &texts(&attempts, |attempt| &attempt.program_version),
             &arena,
             &lane,
+            &plan_keys,
+            &seeds,
         )
         .fetch_all(&mut *transaction)
         .await?;
@@ -274,7 +274,8 @@ impl Store {
         attempt_id: AttemptId,
         failure: &Failure,
     ) -> Result<bool, sqlx::Error> {
-        let mut transaction = self.pool().begin().await?;
+        let mut writer = self.writer().await?;
+        let mut transaction = writer.begin().await?;
         let trial_id = match claim(&mut transaction, attempt_id, "failed").await? {
             Claim::Open(trial_id) => trial_id,
             Claim::AlreadyEnded => return Ok(true),
@@ -308,26 +309,29 @@ pub(super) async fn claim(
     attempt_id: AttemptId,
     end: &str,
 ) -> Result<Claim, sqlx::Error> {
-    // The trial first, as everywhere: two transactions never wait for each other.
-    let trial = sqlx::query!(
-        r#"SELECT trial_id, state::text AS "state!"
-        FROM trial
-        WHERE trial_id = (SELECT trial_id FROM attempt WHERE attempt_id = $1)
-        FOR UPDATE"#,
+    // The trial is locked first, as everywhere, so that two transactions never wait for each other.
+    let found = sqlx::query!(
+        r#"WITH locked AS MATERIALIZED (
+            SELECT trial_id, state
+            FROM trial
+            WHERE trial_id = (SELECT trial_id FROM attempt WHERE attempt_id = $1)
+            FOR UPDATE
+        )
+        SELECT locked.trial_id, locked.state::text AS "trial_state!",
+            attempt.state::text AS "attempt_state!"
+        FROM locked
+        JOIN attempt ON attempt.attempt_id = $1
+        FOR UPDATE OF attempt"#,
         attempt_id.0,
     )
     .fetch_optional(&mut *connection)
     .await?;
-    let attempt = sqlx::query_scalar!(
-        r#"SELECT state::text AS "state!" FROM attempt WHERE attempt_id = $1 FOR UPDATE"#,
-        attempt_id.0,
-    )
-    .fetch_optional(&mut *connection)
-    .await?;
-    let claim = match (trial, attempt.as_deref()) {
-        (Some(trial), Some("running")) if trial.state == "running" => Claim::Open(trial.trial_id),
-        (Some(_), Some(state)) if state == end => Claim::AlreadyEnded,
-        (None | Some(_), _) => {
+    let claim = match found {
+        Some(found) if found.attempt_state == "running" && found.trial_state == "running" => {
+            Claim::Open(found.trial_id)
+        }
+        Some(found) if found.attempt_state == end => Claim::AlreadyEnded,
+        None | Some(_) => {
             warn!(%attempt_id, "the end of a fenced attempt was refused");
             Claim::Fenced
         }

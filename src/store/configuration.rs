@@ -13,6 +13,7 @@ use crate::study::{
     StudyId, TrialId, TrialState,
 };
 use serde::Serialize;
+use sqlx::Connection;
 use std::collections::BTreeMap;
 
 /// A configuration just sampled.
@@ -138,7 +139,8 @@ impl Store {
         study_id: StudyId,
         batch: &Batch,
     ) -> Result<BTreeMap<u32, Stored>, sqlx::Error> {
-        let mut transaction = self.pool().begin().await?;
+        let mut writer = self.writer().await?;
+        let mut transaction = writer.begin().await?;
         sqlx::query!(
             "INSERT INTO configuration (study_id, number, cohort, watermark, is_enqueued, params)
             SELECT $1, given.number, given.cohort, given.watermark, given.is_enqueued,

@@ -94,47 +94,37 @@ impl Store {
 
     // tidy: long, because it is one statement with one array per column.
     async fn try_record_epochs(&self, rows: &Columns) -> Result<Vec<AttemptId>, sqlx::Error> {
-        let fenced = sqlx::query_scalar!(
-            r#"WITH given AS (
-                SELECT *
-                FROM UNNEST(
-                    $1::bigint[], $2::int[], $3::int[], $4::int[], $5::bool[], $6::bool[],
-                    $7::bool[], $8::float8[], $9::float8[], $10::bigint[], $11::bigint[],
-                    $12::float8[], $13::text[], $14::float8[], $15::float8[], $16::float8[],
-                    $17::float8[], $18::float8[], $19::float8[], $20::float8[], $21::float8[],
-                    $22::float8[], $23::float8[], $24::bigint[]
-                ) AS given (
-                    attempt_id, fold, epoch, n_lanes, overlap, is_emulated,
-                    is_warmup, pack_wall_ms, pack_device_ms, steps, env_steps,
-                    loss, loss_terms, gradient_norm, q_mean, q_max,
-                    td_error, edge_atom_mass, validation_sharpe, validation_return,
-                    validation_max_drawdown,
-                    validation_turnover, validation_exposure, validation_trades
-                )
-            ), written AS (
-                INSERT INTO epoch (
-                    attempt_id, fold, epoch, n_lanes, overlap, is_emulated, is_warmup,
-                    pack_wall_ms, pack_device_ms, steps, env_steps, loss, loss_terms,
-                    gradient_norm, q_mean, q_max, td_error, edge_atom_mass, validation_sharpe,
-                    validation_return, validation_max_drawdown, validation_turnover,
-                    validation_exposure, validation_trades
-                )
-                SELECT
-                    given.attempt_id, fold, epoch, given.n_lanes, overlap, is_emulated, is_warmup,
-                    pack_wall_ms, pack_device_ms, steps, env_steps, loss, loss_terms::json,
-                    gradient_norm, q_mean, q_max, td_error, edge_atom_mass, validation_sharpe,
-                    validation_return, validation_max_drawdown, validation_turnover,
-                    validation_exposure, validation_trades
-                FROM given
-                JOIN attempt ON attempt.attempt_id = given.attempt_id AND attempt.state = 'running'
-                ON CONFLICT ON CONSTRAINT epoch_is_unique_in_its_run DO NOTHING
+        let mut writer = self.writer().await?;
+        let written = sqlx::query!(
+            "INSERT INTO epoch (
+                attempt_id, fold, epoch, n_lanes, overlap, is_emulated, is_warmup,
+                pack_wall_ms, pack_device_ms, steps, env_steps, loss, loss_terms,
+                gradient_norm, q_mean, q_max, td_error, edge_atom_mass, validation_sharpe,
+                validation_return, validation_max_drawdown, validation_turnover,
+                validation_exposure, validation_trades
             )
-            SELECT DISTINCT given.attempt_id AS "attempt_id!"
-            FROM given
-            WHERE NOT EXISTS (
-                SELECT FROM attempt
-                WHERE attempt.attempt_id = given.attempt_id AND attempt.state = 'running'
-            )"#,
+            SELECT
+                given.attempt_id, fold, epoch, given.n_lanes, overlap, is_emulated, is_warmup,
+                pack_wall_ms, pack_device_ms, steps, env_steps, loss, loss_terms::json,
+                gradient_norm, q_mean, q_max, td_error, edge_atom_mass, validation_sharpe,
+                validation_return, validation_max_drawdown, validation_turnover,
+                validation_exposure, validation_trades
+            FROM UNNEST(
+                $1::bigint[], $2::int[], $3::int[], $4::int[], $5::bool[], $6::bool[],
+                $7::bool[], $8::float8[], $9::float8[], $10::bigint[], $11::bigint[],
+                $12::float8[], $13::text[], $14::float8[], $15::float8[], $16::float8[],
+                $17::float8[], $18::float8[], $19::float8[], $20::float8[], $21::float8[],
+                $22::float8[], $23::float8[], $24::bigint[]
+            ) AS given (
+                attempt_id, fold, epoch, n_lanes, overlap, is_emulated,
+                is_warmup, pack_wall_ms, pack_device_ms, steps, env_steps,
+                loss, loss_terms, gradient_norm, q_mean, q_max,
+                td_error, edge_atom_mass, validation_sharpe, validation_return,
+                validation_max_drawdown,
+                validation_turnover, validation_exposure, validation_trades
+            )
+            JOIN attempt ON attempt.attempt_id = given.attempt_id AND attempt.state = 'running'
+            ON CONFLICT ON CONSTRAINT epoch_is_unique_in_its_run DO NOTHING",
             &rows.attempt_id,
             &rows.fold,
             &rows.epoch,
@@ -160,7 +150,22 @@ impl Store {
             &rows.exposure as &[Option<f64>],
             &rows.n_trades as &[Option<i64>],
         )
-        .fetch_all(self.pool())
+        .execute(&mut *writer)
+        .await?;
+        // Where every row was written none was fenced; the others are fenced or were there before.
+        if written.rows_affected() == rows.attempt_id.len() as u64 {
+            return Ok(Vec::new());
+        }
+        let fenced = sqlx::query_scalar!(
+            r#"SELECT DISTINCT given.attempt_id AS "attempt_id!"
+            FROM UNNEST($1::bigint[]) AS given (attempt_id)
+            WHERE NOT EXISTS (
+                SELECT FROM attempt
+                WHERE attempt.attempt_id = given.attempt_id AND attempt.state = 'running'
+            )"#,
+            &rows.attempt_id,
+        )
+        .fetch_all(&mut *writer)
         .await?;
         Ok(fenced.into_iter().map(AttemptId).collect())
     }

@@ -12,7 +12,7 @@ use super::retry::persist;
 use crate::study::{AttemptId, DegenerateReason, FailureKind, TrialState};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 
 /// Why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +134,8 @@ impl Store {
     async fn try_finish_trial(&self, outcome: &TrialOutcome) -> Result<bool, sqlx::Error> {
         let columns = EndColumns::new(&outcome.end);
         let attempt_id = outcome.attempt_id;
-        let mut transaction = self.pool().begin().await?;
+        let mut writer = self.writer().await?;
+        let mut transaction = writer.begin().await?;
         let trial_id = match claim(&mut transaction, attempt_id, columns.state.label()).await? {
             Claim::Open(trial_id) => trial_id,
             // Stored by an earlier try whose answer was lost.

@@ -75,6 +75,7 @@ impl<'a> Patience<'a> {
         );
         tokio::time::sleep(pause).await;
         if is_lost(&error) {
+            self.store.release_writer().await;
             self.store.revive().await;
         }
         Ok(())
