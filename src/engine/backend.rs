@@ -100,6 +100,18 @@ pub enum EngineError {
         /// Bytes free; 0 where the system does not say.
         free_bytes: u64,
     },
+    /// The device refused a call, or its program went wrong.
+    #[error("{device} failed while {what}: {cause}")]
+    Device {
+        /// Which device.
+        device: String,
+        /// What was tried.
+        what: String,
+        /// Its own words.
+        cause: String,
+        /// Whether every session of the device is lost.
+        is_sticky: bool,
+    },
     /// A table or state was not given or does not fit its declaration.
     #[error("{name} needs {expected_n} elements of {expected:?}, got {got}")]
     BadValues {
@@ -112,6 +124,27 @@ pub enum EngineError {
         /// What was given.
         got: String,
     },
+}
+
+/// Reports values that do not fit a table's or state's declaration.
+pub(super) fn bad_values(
+    name: &str,
+    expected: DType,
+    expected_n: usize,
+    got: Option<&Data>,
+) -> EngineError {
+    let got = match got {
+        None => "nothing".to_owned(),
+        Some(Data::F32(values)) => format!("{} of F32", values.len()),
+        Some(Data::F64(values)) => format!("{} of F64", values.len()),
+        Some(Data::I32(values)) => format!("{} of I32", values.len()),
+    };
+    EngineError::BadValues {
+        name: name.to_owned(),
+        expected,
+        expected_n,
+        got,
+    }
 }
 
 /// A device that runs plans.

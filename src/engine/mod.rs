@@ -13,6 +13,7 @@ pub mod casts;
 #[doc(hidden)]
 pub mod conformance;
 pub mod cpu;
+pub mod cuda;
 pub mod env;
 pub mod graph;
 pub mod math;

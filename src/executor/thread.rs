@@ -82,6 +82,11 @@ fn failure_of(cause: &EngineError) -> TrialFailure {
             text: cause.to_string(),
             bytes: Some((*asked_bytes, *free_bytes)),
         },
+        EngineError::Device { .. } => TrialFailure {
+            kind: FailureKind::Device,
+            text: cause.to_string(),
+            bytes: None,
+        },
         EngineError::BadValues { .. } => TrialFailure {
             kind: FailureKind::Bug,
             text: cause.to_string(),

@@ -29,19 +29,35 @@ const N_PROGRAMS: u64 = 24;
 /// # Panics
 /// If the backend deviates.
 pub fn run(backend: &dyn Backend) {
-    answers::run(backend);
-    ops::forwards(backend);
-    ops::gradients(backend);
-    ops::precisions(backend);
-    ops::roundings(backend);
-    effects::run(backend);
-    for number in 0..N_PROGRAMS {
-        let dtype = if number % 2 == 0 {
-            DType::F32
-        } else {
-            DType::Bf16
-        };
-        packing::fusion_changes_no_bit(backend, number, dtype);
-        packing::packing_changes_no_bit(backend, number, dtype);
+    for part in 0..N_PARTS {
+        run_part(backend, part);
+    }
+}
+
+/// Parts of the suite, for those who run them side by side.
+pub const N_PARTS: u64 = 6 + N_PROGRAMS;
+
+/// Puts a backend through one part of the suite.
+///
+/// # Panics
+/// If the backend deviates.
+pub fn run_part(backend: &dyn Backend, part: u64) {
+    match part {
+        0 => answers::run(backend),
+        1 => ops::forwards(backend),
+        2 => ops::gradients(backend),
+        3 => ops::precisions(backend),
+        4 => ops::roundings(backend),
+        5 => effects::run(backend),
+        program => {
+            let number = program - 6;
+            let dtype = if number.is_multiple_of(2) {
+                DType::F32
+            } else {
+                DType::Bf16
+            };
+            packing::fusion_changes_no_bit(backend, number, dtype);
+            packing::packing_changes_no_bit(backend, number, dtype);
+        }
     }
 }

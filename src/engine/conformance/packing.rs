@@ -26,6 +26,7 @@ pub(super) fn fusion_changes_no_bit(backend: &dyn Backend, number: u64, dtype: D
         elements: fused.elements,
         expand: false,
         fuse: false,
+        waves: false,
     };
     let values = graphs::values(&program, number, false);
     let [fused, plain] = [fused, lower(&program, options)]

@@ -4,7 +4,7 @@ use super::commit;
 use super::memory::Arena;
 use super::step::{self, Ctx, Scratch};
 use crate::engine::backend::{
-    Backend, Data, Elapsed, EngineError, LaneIdx, Session, StateValues, Tables,
+    Backend, Data, Elapsed, EngineError, LaneIdx, Session, StateValues, Tables, bad_values,
 };
 use crate::engine::graph::DType;
 use crate::engine::op::{StateId, TableId};
@@ -58,6 +58,7 @@ impl<R: Real> Backend for Cpu<R> {
                 elements,
                 expand: is_oracle,
                 fuse: !is_oracle,
+                waves: false,
             },
         )
     }
@@ -115,21 +116,6 @@ fn load_tables<R: Real>(plan: &Plan, tables: &Tables) -> Result<Vec<Arc<Data>>, 
 fn fits<R: Real>(data: &Data, dtype: DType) -> bool {
     let is_wide = matches!(data, Data::F64(_)) && size_of::<R>() == 8;
     data.fits(dtype) || (is_wide && dtype.is_real())
-}
-
-fn bad_values(name: &str, expected: DType, expected_n: usize, got: Option<&Data>) -> EngineError {
-    let got = match got {
-        None => "nothing".to_owned(),
-        Some(Data::F32(values)) => format!("{} of F32", values.len()),
-        Some(Data::F64(values)) => format!("{} of F64", values.len()),
-        Some(Data::I32(values)) => format!("{} of I32", values.len()),
-    };
-    EngineError::BadValues {
-        name: name.to_owned(),
-        expected,
-        expected_n,
-        got,
-    }
 }
 
 struct Lane<R> {

@@ -7,6 +7,9 @@ use crate::engine::op::{
 };
 use crate::engine::rng::stream_id;
 
+/// Elements of a chunk of a long sum.
+const SUM_CHUNK: usize = 8192;
+
 /// Appends nodes to a graph.
 ///
 /// # Panics
@@ -225,6 +228,31 @@ impl<'g> Builder<'g> {
     pub fn sum_all(&mut self, a: NodeId) -> NodeId {
         let flat = self.flatten(a);
         self.sum(flat, 0)
+    }
+
+    /// Sums a long vector in chunks: each chunk, and then their sums, in the written order.
+    ///
+    /// - `a`: `[N]`.
+    ///
+    /// One chain of additions over a whole parameter block would keep a GPU waiting.
+    #[track_caller]
+    pub fn sum_chunked(&mut self, a: NodeId) -> NodeId {
+        let n = self.shape(a).n_elements();
+        let n_whole = n / SUM_CHUNK;
+        if n_whole == 0 || n == SUM_CHUNK {
+            return self.sum(a, 0);
+        }
+        let whole = self.slice(a, 0, 0, n_whole * SUM_CHUNK);
+        let whole = self.reshape(whole, [n_whole, SUM_CHUNK]);
+        let mut sums = self.sum(whole, 1);
+        let n_rest = n - n_whole * SUM_CHUNK;
+        if n_rest > 0 {
+            let rest = self.slice(a, 0, n_whole * SUM_CHUNK, n_rest);
+            let rest = self.sum(rest, 0);
+            let rest = self.reshape(rest, [1]);
+            sums = self.concat(&[sums, rest], 0);
+        }
+        self.sum(sums, 0)
     }
 
     /// Averages over one axis.

@@ -2,7 +2,8 @@
 
 use super::arena::{self, Buffer};
 use super::{
-    BufferIdx, ElementBytes, Kernel, LoopPlan, Operand, PhasePlan, Plan, Source, Step, commit, fuse,
+    BufferIdx, ElementBytes, Job, Kernel, LoopPlan, Operand, PhasePlan, Plan, Source, Step, commit,
+    fuse, schedule,
 };
 use crate::engine::graph::{DType, Graph, NodeId, Shape};
 use crate::engine::op::{Layout, Leaf, Op, Recur};
@@ -18,6 +19,8 @@ pub struct LowerOptions {
     pub expand: bool,
     /// Fuses pointwise chains.
     pub fuse: bool,
+    /// Runs independent launches side by side, and regions inside the products that feed them.
+    pub waves: bool,
 }
 
 /// Lowers a program.
@@ -152,6 +155,8 @@ impl Lowering {
             kernel,
             inputs,
             output: out,
+            is_stored: true,
+            tail: Vec::new(),
         });
         if !self.in_loop {
             self.now += 1;
@@ -161,6 +166,7 @@ impl Lowering {
     // tidy: long, because the order of snapshots and reads is one argument.
     fn phase(&mut self, phase: &Phase) -> PhasePlan {
         self.now = 0;
+        let first_buffer = self.buffers.len();
         let mut roots = phase.roots();
         let mut effects = phase.effects.clone();
         let expanded;
@@ -213,7 +219,7 @@ impl Lowering {
             }
         }
         let states = &self.states;
-        let commits = effects
+        let commits: Vec<_> = effects
             .iter()
             .map(|effect| {
                 commit(
@@ -223,11 +229,71 @@ impl Lowering {
                 )
             })
             .collect();
-        PhasePlan {
+        let elements = self.options.elements;
+        let mut steps = scope.steps;
+        let waves = if self.options.waves {
+            schedule::attach(&mut steps, &commits, elements);
+            schedule::waves(&steps, &commits, elements)
+        } else {
+            schedule::sequence(&steps, &commits)
+        };
+        let phase = PhasePlan {
             name: phase.name.clone(),
             repeats: phase.repeats,
-            steps: scope.steps,
+            steps,
             commits,
+            waves,
+        };
+        if self.options.waves {
+            self.relive(&phase, first_buffer);
+        }
+        phase
+    }
+
+    /// Restates the lifetimes of a phase's transient buffers in waves.
+    ///
+    /// - `first_buffer`: the phase's first; what no job keeps in memory becomes empty.
+    fn relive(&mut self, phase: &PhasePlan, first_buffer: usize) {
+        let is_transient = |buffer: &Buffer| buffer.last != usize::MAX;
+        for buffer in self.buffers[first_buffer..]
+            .iter_mut()
+            .filter(|b| is_transient(b))
+        {
+            (buffer.first, buffer.last) = (usize::MAX, 0);
+        }
+        let buffers = &mut self.buffers;
+        for (wave, jobs) in phase.waves.iter().enumerate() {
+            let mut touch = |operand: &Operand| {
+                let Some(idx) = operand.buffer() else { return };
+                let buffer = &mut buffers[idx.0 as usize];
+                if is_transient(buffer) {
+                    buffer.first = buffer.first.min(wave);
+                    buffer.last = buffer.last.max(wave);
+                }
+            };
+            for job in jobs {
+                match job {
+                    Job::Step(i) => schedule::each_operand(&phase.steps[*i], &mut touch),
+                    Job::Commit(i) => {
+                        let commit = &phase.commits[*i];
+                        commit.reads().into_iter().for_each(&mut touch);
+                        commit.writes().into_iter().for_each(&mut touch);
+                    }
+                }
+            }
+        }
+        for buffer in self.buffers[first_buffer..]
+            .iter_mut()
+            .filter(|b| is_transient(b))
+        {
+            if buffer.first == usize::MAX {
+                *buffer = Buffer {
+                    bytes: 0,
+                    first: 0,
+                    last: 0,
+                    offset: 0,
+                };
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod arena;
 mod dump;
 mod fuse;
 mod lower;
+mod schedule;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,9 @@ pub use arena::Buffer;
 pub(crate) use fuse::broadcast_strides;
 pub use fuse::{INPUTS_MAX, INSTRUCTIONS_MAX, Instruction, Region, RegionOp};
 pub use lower::{LowerOptions, lower};
+pub use schedule::Job;
+#[cfg(test)]
+pub(crate) use tests::check_memory;
 
 use super::graph::{DType, Shape};
 use super::op::{Effect, Matrix, Op, StateId, TableId};
@@ -110,6 +114,11 @@ pub struct Step {
     pub inputs: Vec<Operand>,
     /// Result, always in the lane's arena.
     pub output: Operand,
+    /// Whether somebody outside the step reads the result.
+    pub is_stored: bool,
+    /// Regions that go on with each element as it is computed, in order; each reads results of the
+    /// step or of tails before it, and operands that are ready before the step.
+    pub tail: Vec<Step>,
 }
 
 /// A lowered loop body. Arguments that are carries or slices have buffers of their own, which the
@@ -200,6 +209,8 @@ pub struct PhasePlan {
     pub steps: Vec<Step>,
     /// Changes of states, in order.
     pub commits: Vec<Commit>,
+    /// Steps and commits that may run side by side, wave after wave.
+    pub waves: Vec<Vec<Job>>,
 }
 
 /// A lowered program.
@@ -260,6 +271,41 @@ impl Plan {
 }
 
 impl Commit {
+    /// Returns what it reads, guard included.
+    pub fn reads(&self) -> Vec<&Operand> {
+        let mut reads = match self {
+            Self::Store { value, .. } => vec![value],
+            Self::RingPush { row, value, .. } => vec![row, value],
+            Self::Adam {
+                target,
+                grad,
+                scalars,
+                step,
+                ..
+            } => {
+                let mut reads = vec![grad, step];
+                reads.extend(scalars);
+                reads.extend(target.as_ref().map(|(_, tau)| tau));
+                reads
+            }
+            Self::SpectralNorm { sigma_max, .. } => vec![sigma_max],
+        };
+        reads.extend(self.guard());
+        reads
+    }
+
+    /// Returns the states that it changes.
+    pub fn writes(&self) -> Vec<&Operand> {
+        match self {
+            Self::Store { state, .. } | Self::RingPush { state, .. } => vec![state],
+            Self::Adam { blocks, target, .. } => {
+                let target = target.as_ref().map(|(block, _)| block);
+                blocks.iter().chain(target).collect()
+            }
+            Self::SpectralNorm { blocks, .. } => blocks.iter().collect(),
+        }
+    }
+
     /// Returns the guard.
     pub fn guard(&self) -> Option<&Operand> {
         match self {

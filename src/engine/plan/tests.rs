@@ -1,7 +1,7 @@
 //! Arena, purity, fusion and the dump.
 
 use super::arena::{ALIGN_BYTES, Buffer, place};
-use super::{ElementBytes, Kernel, LowerOptions, Operand, Plan, Step, lower};
+use super::{ElementBytes, Job, Kernel, LowerOptions, Operand, PhasePlan, Plan, Step, lower};
 use crate::engine::autodiff::grad;
 use crate::engine::conformance::graphs;
 use crate::engine::graph::DType;
@@ -9,11 +9,13 @@ use crate::engine::op::samples::rnn;
 use crate::engine::op::{Effect, ScalarOp};
 use crate::engine::program::{Init, Program, SECTIONS, Section};
 use proptest::prelude::*;
+use std::ops::Range;
 
 const F32: LowerOptions = LowerOptions {
     elements: ElementBytes { f32: 4, bf16: 4 },
     expand: false,
     fuse: true,
+    waves: false,
 };
 
 fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
@@ -52,12 +54,12 @@ proptest! {
     }
 
     #[test]
-    fn plans_read_what_was_written(number: u64, is_narrow: bool, fuse: bool) {
+    fn plans_read_what_was_written(number: u64, is_narrow: bool, fuse: bool, waves: bool) {
         let dtype = if is_narrow { DType::Bf16 } else { DType::F32 };
         let program = graphs::program(number).with_precision(dtype, dtype);
         // Two-byte bf16, as on a device.
         let elements = ElementBytes { f32: 4, bf16: 2 };
-        let plan = lower(&program, LowerOptions { elements, expand: false, fuse });
+        let plan = lower(&program, LowerOptions { elements, expand: false, fuse, waves });
         Memory::check(&plan);
     }
 
@@ -68,6 +70,11 @@ proptest! {
         prop_assert_eq!(one.to_string(), two.to_string());
         prop_assert_eq!(one, two);
     }
+}
+
+/// Panics where a launch of a plan reads bytes that something else overwrote.
+pub(crate) fn check_memory(plan: &Plan) {
+    Memory::check(plan);
 }
 
 /// Which buffer each byte of a lane was last written as part of.
@@ -94,53 +101,112 @@ impl<'p> Memory<'p> {
         for phase in SECTIONS.iter().flat_map(|section| plan.section(*section)) {
             // Transient memory holds nothing when a phase starts.
             memory.owner[plan.persistent_bytes..].fill(None);
-            memory.steps(&phase.steps);
-            for commit in &phase.commits {
-                for operand in operands_of(commit) {
-                    memory.read(operand);
+            let before = memory.owner.clone();
+            for wave in &phase.waves {
+                memory.wave(phase, wave);
+            }
+            memory.owner[..plan.persistent_bytes].copy_from_slice(&before[..plan.persistent_bytes]);
+        }
+    }
+
+    /// Runs the jobs of a wave: all of them read before any writes.
+    fn wave(&mut self, phase: &PhasePlan, wave: &[Job]) {
+        let mut written: Vec<(usize, Range<usize>)> = Vec::new();
+        let mut read: Vec<(usize, Range<usize>)> = Vec::new();
+        for (i, job) in wave.iter().enumerate() {
+            match job {
+                Job::Step(at) => {
+                    let step = &phase.steps[*at];
+                    self.step(step);
+                    let mut inside = Vec::new();
+                    for part in std::iter::once(step).chain(&step.tail) {
+                        let reads = part.inputs.iter().filter(|x| !inside.contains(&x.source));
+                        read.extend(reads.filter_map(|x| Some((i, self.plan.range(x)?))));
+                        inside.push(part.output.source);
+                        if part.is_stored {
+                            written.push((i, self.plan.range(&part.output).unwrap()));
+                        }
+                    }
+                }
+                Job::Commit(at) => {
+                    let commit = &phase.commits[*at];
+                    commit
+                        .reads()
+                        .into_iter()
+                        .for_each(|operand| self.read(operand));
+                    let ranges = |operands: Vec<&Operand>| -> Vec<_> {
+                        operands
+                            .into_iter()
+                            .filter_map(|x| Some((i, self.plan.range(x)?)))
+                            .collect()
+                    };
+                    read.extend(ranges(commit.reads()));
+                    written.extend(ranges(commit.writes()));
+                }
+            }
+        }
+        for (i, out) in &written {
+            for (j, other) in read.iter().chain(&written).filter(|(j, _)| i != j) {
+                let is_apart = other.end <= out.start || out.end <= other.start;
+                assert!(
+                    is_apart,
+                    "jobs {i} and {j} of a wave meet: {:?} {:?}",
+                    wave[*i], wave[*j]
+                );
+            }
+        }
+        for job in wave {
+            match job {
+                Job::Step(at) => {
+                    let step = &phase.steps[*at];
+                    for part in std::iter::once(step)
+                        .chain(&step.tail)
+                        .filter(|p| p.is_stored)
+                    {
+                        self.write(&part.output);
+                    }
+                }
+                // What a commit leaves is no longer what steps of its phase may read.
+                Job::Commit(at) => {
+                    for state in phase.commits[*at].writes() {
+                        let range = self.plan.range(state).unwrap();
+                        self.owner[range].fill(Some(u32::MAX));
+                    }
                 }
             }
         }
     }
 
-    fn steps(&mut self, steps: &[Step]) {
-        for step in steps {
-            step.inputs.iter().for_each(|input| self.read(input));
-            if let Kernel::Loop(inner) = &step.kernel {
-                // Twice, so that the second step of the loop finds its operands too.
-                for _ in 0..2 {
-                    inner
-                        .carries
-                        .iter()
-                        .chain(&inner.slices)
-                        .for_each(|part| self.write(part));
-                    inner.carries.iter().for_each(|carry| self.read(carry));
-                    self.steps(&inner.steps);
-                    inner
-                        .next
-                        .iter()
-                        .chain(&inner.outputs)
-                        .for_each(|part| self.read(part));
-                    step.inputs.iter().for_each(|input| self.read(input));
-                }
+    /// Reads what a step and its tails read.
+    fn step(&mut self, step: &Step) {
+        let out = self
+            .plan
+            .range(&step.output)
+            .expect("outputs lie in the arena");
+        let mut inside = Vec::new();
+        for part in std::iter::once(step).chain(&step.tail) {
+            for input in part.inputs.iter().filter(|x| !inside.contains(&x.source)) {
+                self.read(input);
             }
-            let out = self
-                .plan
-                .range(&step.output)
-                .expect("outputs lie in the arena");
-            assert!(
-                out.start >= self.plan.persistent_bytes,
-                "a launch writes a state"
-            );
-            for input in step
-                .inputs
-                .iter()
-                .filter_map(|input| self.plan.range(input))
-            {
-                assert!(input.end <= out.start || out.end <= input.start, "{step:?}");
-            }
-            self.write(&step.output);
+            inside.push(part.output.source);
         }
+        if let Kernel::Loop(inner) = &step.kernel {
+            // Twice, so that the second step of the loop finds its operands too.
+            for _ in 0..2 {
+                let arguments = inner.carries.iter().chain(&inner.slices);
+                arguments.for_each(|part| self.write(part));
+                inner.carries.iter().for_each(|carry| self.read(carry));
+                for step in &inner.steps {
+                    self.step(step);
+                    self.write(&step.output);
+                }
+                let ends = inner.next.iter().chain(&inner.outputs);
+                ends.for_each(|part| self.read(part));
+                step.inputs.iter().for_each(|input| self.read(input));
+            }
+        }
+        let is_state = out.start < self.plan.persistent_bytes;
+        assert!(!step.is_stored || !is_state, "a launch writes a state");
     }
 
     fn write(&mut self, operand: &Operand) {
@@ -159,38 +225,6 @@ impl<'p> Memory<'p> {
         let first = self.owner[range].iter().find(|byte| **byte != owner);
         assert_eq!(first, None, "{operand:?} was overwritten or never written");
     }
-}
-
-/// What a commit reads and writes.
-fn operands_of(commit: &super::Commit) -> Vec<&Operand> {
-    use super::Commit;
-    let mut all: Vec<&Operand> = match commit {
-        Commit::Store { state, value, .. } => vec![state, value],
-        Commit::RingPush {
-            state, row, value, ..
-        } => vec![state, row, value],
-        Commit::Adam {
-            blocks,
-            target,
-            grad,
-            scalars,
-            step,
-            ..
-        } => {
-            let target = target.iter().flat_map(|(block, tau)| [block, tau]);
-            blocks
-                .iter()
-                .chain(target)
-                .chain([grad, step])
-                .chain(scalars)
-                .collect()
-        }
-        Commit::SpectralNorm {
-            blocks, sigma_max, ..
-        } => blocks.iter().chain([sigma_max]).collect(),
-    };
-    all.extend(commit.guard());
-    all
 }
 
 /// A dense layer, its loss and update, with a guard.

@@ -1,6 +1,7 @@
 //! The DQN on planted markets: what its tests share.
 
 mod evaluate;
+mod gpu;
 mod lanes;
 mod network;
 mod precision;

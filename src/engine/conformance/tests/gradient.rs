@@ -162,6 +162,7 @@ fn fused_kernels_in_f64_compute_their_definitions() {
             elements,
             expand: false,
             fuse: true,
+            waves: false,
         };
         let kernel = case.run_plan(&oracle, lower(&case.program, options));
         let (got, expected) = (kernel[0].to_f64(), case.run(&oracle)[0].to_f64());

@@ -100,6 +100,7 @@ fn a_loop_has_the_bits_of_its_unrolling() {
                 elements,
                 expand: false,
                 fuse: false,
+                waves: false,
             };
             bits(&case.run_plan(&backend, lower(&case.program, options))[0])
         };

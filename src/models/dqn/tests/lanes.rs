@@ -28,8 +28,14 @@ fn configurations(changes: &[(&str, f64)]) -> Vec<Params> {
 }
 
 /// Two epochs of one run alone.
-fn alone(setup: &Setup, program: &Program, run: &RunInput<'_>, n_cycles: usize) -> Vec<Vec<u64>> {
-    let mut session = setup.open(&cpu(), program, 1);
+fn alone(
+    backend: &dyn Backend,
+    setup: &Setup,
+    program: &Program,
+    run: &RunInput<'_>,
+    n_cycles: usize,
+) -> Vec<Vec<u64>> {
+    let mut session = setup.open(backend, program, 1);
     setup.load(&mut *session, 0, run);
     epochs(&mut *session, 2, n_cycles);
     bits(&*session, 0)
@@ -44,7 +50,12 @@ fn epochs(session: &mut dyn Session, n: usize, n_cycles: usize) {
 
 /// Runs packs of the given sizes: lane 0 is refilled after an epoch, the last but one of four or
 /// more is poisoned, the last is dead.
-fn packs_equal_runs_alone(changes: &[(&str, f64)], n_cycles: usize, sizes: &[usize]) {
+pub(super) fn packs_equal_runs_alone(
+    backend: &dyn Backend,
+    changes: &[(&str, f64)],
+    n_cycles: usize,
+    sizes: &[usize],
+) {
     let configurations = configurations(changes);
     let market = market(Planted::new(400, 3));
     let setup = Setup::new(market, configurations[0].clone(), &[]);
@@ -52,12 +63,12 @@ fn packs_equal_runs_alone(changes: &[(&str, f64)], n_cycles: usize, sizes: &[usi
     for dtype in [DType::F32, DType::Tf32, DType::Bf16] {
         let program = setup.model.program().with_precision(dtype, dtype);
         let alone: Vec<_> = (0..N_RUNS)
-            .map(|i| alone(&setup, &program, &run(i), n_cycles))
+            .map(|i| alone(backend, &setup, &program, &run(i), n_cycles))
             .collect();
         assert!((1..N_RUNS).all(|i| alone[i] != alone[0]), "the runs differ");
         for &n in sizes {
             let of_lane = |lane: usize| (lane + n) % N_RUNS;
-            let mut session = setup.open(&cpu(), &program, n);
+            let mut session = setup.open(backend, &program, n);
             for lane in 0..n {
                 setup.load(&mut *session, lane, &run(of_lane(lane)));
             }
@@ -112,7 +123,7 @@ fn packs_equal_runs_alone(changes: &[(&str, f64)], n_cycles: usize, sizes: &[usi
 
 #[test]
 fn packs_equal_runs_alone_on_the_reference_structure() {
-    packs_equal_runs_alone(&[], 6, &[1, 2, 5, 9]);
+    packs_equal_runs_alone(&cpu(), &[], 6, &[1, 2, 5, 9]);
 }
 
 #[test]
@@ -123,7 +134,7 @@ fn packs_of_every_size_equal_runs_alone() {
         ("model.head_width", 32.0),
         ("model.state_width", 0.0),
     ];
-    packs_equal_runs_alone(&small, 12, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    packs_equal_runs_alone(&cpu(), &small, 12, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
 #[test]
@@ -133,5 +144,5 @@ fn packs_equal_runs_alone_on_the_reference_workload() {
         ("train.batch_size", 256.0),
         ("train.replay_capacity_max", 100_000.0),
     ];
-    packs_equal_runs_alone(&full, 6, &[9]);
+    packs_equal_runs_alone(&cpu(), &full, 6, &[9]);
 }

@@ -9,7 +9,7 @@ const STEP_GATES: [(DType, f64); 3] =
 
 /// Random actions all along, so that every arm meets the same transitions; no clipping, and a
 /// first moment that is the gradient.
-const BARE: &[(&str, f64)] = &[
+pub(super) const BARE: &[(&str, f64)] = &[
     ("model.epsilon_end", 1.0),
     ("train.beta1", 0.0),
     ("train.max_grad_norm", 1e9),
@@ -70,7 +70,7 @@ fn decided(setup: &Setup, seed: u64) -> Vec<f32> {
     block
 }
 
-fn check_one_step(params: Params, n_cycles: usize) {
+pub(super) fn check_one_step(backend: &dyn Backend, params: Params, n_cycles: usize) {
     let setup = Setup::new(market(Planted::new(400, 3)), params, &[]);
     let mut from = setup.start(&cpu(), DType::F32);
     from.train(n_cycles).unwrap();
@@ -84,7 +84,7 @@ fn check_one_step(params: Params, n_cycles: usize) {
     let (loss, gradient) = one_step(&setup, &oracle(), DType::F32, &*from);
     assert!(loss > 0.1 && gradient.iter().any(|g| *g != 0.0));
     for (dtype, gate) in STEP_GATES {
-        let (got_loss, got) = one_step(&setup, &cpu(), dtype, &*from);
+        let (got_loss, got) = one_step(&setup, backend, dtype, &*from);
         let errors = ((got_loss / loss - 1.0).abs(), distance(&got, &gradient));
         assert!(
             errors.0 <= gate && errors.1 <= gate,
@@ -96,6 +96,7 @@ fn check_one_step(params: Params, n_cycles: usize) {
 #[test]
 fn one_step_is_within_the_gates_on_the_reference_structure() {
     check_one_step(
+        &cpu(),
         params("ref-dqn", &[BARE, &[("train.batch_size", 64.0)]].concat()),
         20,
     );
@@ -105,6 +106,7 @@ fn one_step_is_within_the_gates_on_the_reference_structure() {
 #[cfg(feature = "slow")]
 fn one_step_is_within_the_gates_on_the_reference_workload() {
     check_one_step(
+        &cpu(),
         params("ref-dqn", &[BARE, &[("train.batch_size", 256.0)]].concat()),
         100,
     );
@@ -139,13 +141,13 @@ fn hundred_steps(setup: &Setup, backend: &dyn Backend, dtype: DType) -> (Vec<f64
 }
 
 /// Measured on the reference workload: losses within 5e-7 and 4e-6, cosines 0.9998 and 0.9923.
-fn check_hundred_steps(changes: &[(&str, f64)]) {
+pub(super) fn check_hundred_steps(backend: &dyn Backend, changes: &[(&str, f64)]) {
     let bare = [("model.epsilon_end", 1.0), ("train.replay_warmup", 1.0)];
     let params = params("ref-dqn", &[&bare, changes].concat());
     let setup = Setup::new(market(Planted::new(400, 3)), params, &[]);
     let (losses, moved) = hundred_steps(&setup, &oracle(), DType::F32);
     for (dtype, gate) in [(DType::F32, 1e-3), (DType::Bf16, 2e-2)] {
-        let (got, got_moved) = hundred_steps(&setup, &cpu(), dtype);
+        let (got, got_moved) = hundred_steps(&setup, backend, dtype);
         assert!(got.iter().all(|loss| loss.is_finite()));
         let error = got
             .iter()
@@ -164,15 +166,18 @@ fn check_hundred_steps(changes: &[(&str, f64)]) {
 
 #[test]
 fn a_hundred_steps_stay_together() {
-    check_hundred_steps(&[
-        ("model.trunk_width", 64.0),
-        ("model.head_width", 32.0),
-        ("train.batch_size", 64.0),
-    ]);
+    check_hundred_steps(
+        &cpu(),
+        &[
+            ("model.trunk_width", 64.0),
+            ("model.head_width", 32.0),
+            ("train.batch_size", 64.0),
+        ],
+    );
 }
 
 #[test]
 #[cfg(feature = "slow")]
 fn a_hundred_steps_stay_together_on_the_reference_workload() {
-    check_hundred_steps(&[("train.batch_size", 256.0)]);
+    check_hundred_steps(&cpu(), &[("train.batch_size", 256.0)]);
 }

@@ -1,0 +1,377 @@
+//! The CUDA backend: plans as generated kernels, captured into graphs.
+//!
+//! Data flow: plan → [`emit`] (source and launches) → NVRTC, or the cache on disk → module →
+//! session (arena of all lanes, graphs of whole sections) → launches ahead, one wait an epoch.
+//!
+//! # Invariants
+//! - One context a device, shared by all sessions; code and tables are loaded once and shared.
+//! - A session owns its stream and its arena, and allocates nothing after [`Backend::open`].
+//! - A training step is graph launches alone: no allocation, no copy, no wait.
+//! - A lane's bits depend on its own values alone: the lane index addresses memory only.
+
+mod cache;
+mod driver;
+pub mod emit;
+mod nvrtc;
+mod session;
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use driver::CallCount;
+
+use super::backend::{Backend, Data, EngineError, Session, Tables, bad_values};
+use super::graph::DType;
+use super::op::TableId;
+use super::plan::{ElementBytes, Kernel, LowerOptions, Plan, Step, lower};
+use super::program::Program;
+use cache::Cache;
+use driver::{CallError, Device, Memory, Module};
+use emit::{Code, Target};
+use nvrtc::Nvrtc;
+use session::CudaSession;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tracing::info;
+
+/// Lowest compute capability that runs.
+pub const CAPABILITY_MIN: (u32, u32) = (7, 5);
+/// Lowest driver that serves, as the CUDA version that it shows.
+pub const DRIVER_MIN: &str = "12.0";
+
+/// Why no GPU can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CudaError {
+    /// The driver's library is not there: a machine without an NVIDIA GPU.
+    #[error("no NVIDIA driver on this machine (libcuda was not found)")]
+    NoDriver,
+    /// The driver is there but does not answer.
+    #[error("the NVIDIA driver does not work: {cause}; reinstall it, or reboot after an update")]
+    Driver {
+        /// Its words.
+        cause: String,
+    },
+    /// No compiler for kernels.
+    #[error("{cause}")]
+    Compiler {
+        /// What is missing, and the remedy.
+        cause: String,
+    },
+}
+
+/// What a GPU is, for people and for records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuInfo {
+    /// Position among the devices that the driver shows.
+    pub ordinal: usize,
+    /// Marketing name.
+    pub name: String,
+    /// `GPU-…`.
+    pub uuid: String,
+    /// Compute capability.
+    pub capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub n_sm: u32,
+    /// CUDA version of the driver.
+    pub driver: String,
+    /// CUDA version of the compiler.
+    pub nvrtc: String,
+    /// Memory that is free now, bytes.
+    pub free_bytes: u64,
+    /// All memory, bytes.
+    pub total_bytes: u64,
+}
+
+/// A GPU as a device.
+#[derive(Debug)]
+pub struct Cuda {
+    device: Arc<Device>,
+    nvrtc: Arc<Nvrtc>,
+    cache: Cache,
+    modules: Mutex<HashMap<String, Weak<Module>>>,
+    tables: Mutex<HashMap<usize, SharedTable>>,
+}
+
+/// A table on the device and the host's data that it was made from.
+#[derive(Debug)]
+struct SharedTable {
+    data: Weak<Data>,
+    memory: Arc<Memory>,
+}
+
+/// Opens every GPU of this machine.
+///
+/// Never panics: a machine without a driver is [`CudaError::NoDriver`].
+///
+/// # Errors
+/// [`CudaError`], each with its remedy.
+pub fn devices() -> Result<Vec<Arc<Cuda>>, CudaError> {
+    if !driver::is_driver_present() {
+        return Err(CudaError::NoDriver);
+    }
+    let driver_error = |error: CallError| CudaError::Driver {
+        cause: error.to_string(),
+    };
+    let devices = driver::devices().map_err(driver_error)?;
+    let nvrtc = Nvrtc::find().map_err(|error| CudaError::Compiler {
+        cause: error.to_string(),
+    })?;
+    let nvrtc = Arc::new(nvrtc);
+    let open = |device: Arc<Device>| {
+        Arc::new(Cuda {
+            device,
+            nvrtc: nvrtc.clone(),
+            cache: Cache::of_user(),
+            modules: Mutex::default(),
+            tables: Mutex::default(),
+        })
+    };
+    Ok(devices.into_iter().map(open).collect())
+}
+
+impl Cuda {
+    /// Describes the device.
+    ///
+    /// # Errors
+    /// [`EngineError::Device`] if it does not answer.
+    pub fn info(&self) -> Result<GpuInfo, EngineError> {
+        let device = &self.device;
+        let (free_bytes, total_bytes) = device.memory_bytes().map_err(|e| self.error(e))?;
+        let (major, minor) = self.nvrtc.version;
+        Ok(GpuInfo {
+            ordinal: device.ordinal,
+            name: device.name.clone(),
+            uuid: device.uuid.clone(),
+            capability: device.capability,
+            n_sm: device.n_sm,
+            driver: device.driver.clone(),
+            nvrtc: format!("{major}.{minor}"),
+            free_bytes,
+            total_bytes,
+        })
+    }
+
+    /// Returns the calls into the driver made for this device so far.
+    pub fn calls(&self) -> CallCount {
+        self.device.calls()
+    }
+
+    fn target(&self, n_lanes: usize) -> Target {
+        Target {
+            capability: self.device.capability,
+            n_sm: self.device.n_sm,
+            n_lanes,
+        }
+    }
+
+    fn error(&self, error: CallError) -> EngineError {
+        device_error(&self.device, error)
+    }
+
+    /// Compiles code, or finds it compiled.
+    fn module(&self, code: &Code, target: Target) -> Result<Arc<Module>, EngineError> {
+        let digest = self.digest(code, target);
+        let mut modules = lock(&self.modules);
+        if let Some(module) = modules.get(&digest).and_then(Weak::upgrade) {
+            return Ok(module);
+        }
+        if let Some(cubin) = self.cache.get(&digest) {
+            match self.device.load(&cubin) {
+                Ok(module) => {
+                    modules.insert(digest, Arc::downgrade(&module));
+                    return Ok(module);
+                }
+                Err(error) if error.is_sticky || error.is_out_of_memory => {
+                    return Err(self.error(error));
+                }
+                Err(_damaged) => self.cache.remove(&digest),
+            }
+        }
+        let began_at = std::time::Instant::now();
+        let compiled = self.nvrtc.compile(&code.source, &target.arch());
+        let (cubin, _log) = compiled.map_err(|error| EngineError::Device {
+            device: self.device(),
+            what: "compiling kernels".to_owned(),
+            cause: error.to_string(),
+            is_sticky: false,
+        })?;
+        info!(
+            device = self.device.name,
+            seconds = began_at.elapsed().as_secs_f64(),
+            "compiled kernels"
+        );
+        self.cache.put(&digest, &cubin);
+        let module = self.device.load(&cubin).map_err(|e| self.error(e))?;
+        modules.retain(|_, module| module.strong_count() > 0);
+        modules.insert(digest, Arc::downgrade(&module));
+        Ok(module)
+    }
+
+    /// Digest of everything that decides what runs.
+    fn digest(&self, code: &Code, target: Target) -> String {
+        let (major, minor) = self.nvrtc.version;
+        let mut hash = Sha256::new();
+        hash.update(format!("{} {major}.{minor}\n", target.arch()));
+        hash.update(&code.source);
+        let mut hex = String::new();
+        for byte in hash.finalize() {
+            let _ = write!(hex, "{byte:02x}");
+        }
+        hex
+    }
+
+    /// Uploads tables, or finds them uploaded.
+    fn tables(&self, plan: &Plan, tables: &Tables) -> Result<Vec<Arc<Memory>>, EngineError> {
+        let mut shared = lock(&self.tables);
+        shared.retain(|_, table| table.data.strong_count() > 0);
+        let mut loaded = Vec::new();
+        for (id, declared) in (0u32..).zip(&plan.tables) {
+            let data = tables.get(TableId(id));
+            let n = declared.shape.n_elements();
+            let data = data
+                .filter(|data| data.fits(declared.dtype) && data.len() == n)
+                .ok_or_else(|| bad_values(&declared.name, declared.dtype, n, data.map(|d| &**d)))?;
+            let key = Arc::as_ptr(data) as usize;
+            let known = shared
+                .get(&key)
+                .filter(|table| table.data.strong_count() > 0);
+            if let Some(table) = known {
+                loaded.push(table.memory.clone());
+                continue;
+            }
+            let bytes = session::bytes_of(declared.dtype, data);
+            let memory = Arc::new(self.allocate(bytes.len())?);
+            let stream = self.device.stream().map_err(|e| self.error(e))?;
+            let copied = stream
+                .write(&memory, 0, &bytes)
+                .and_then(|()| stream.wait());
+            copied.map_err(|e| self.error(e))?;
+            shared.insert(
+                key,
+                SharedTable {
+                    data: Arc::downgrade(data),
+                    memory: memory.clone(),
+                },
+            );
+            loaded.push(memory);
+        }
+        Ok(loaded)
+    }
+
+    fn allocate(&self, n_bytes: usize) -> Result<Memory, EngineError> {
+        self.device.allocate(n_bytes).map_err(|error| {
+            if !error.is_out_of_memory {
+                return self.error(error);
+            }
+            EngineError::OutOfMemory {
+                device: self.device(),
+                asked_bytes: n_bytes as u64,
+                free_bytes: self.device.memory_bytes().map_or(0, |(free, _)| free),
+            }
+        })
+    }
+
+    /// Refuses what this device cannot compute.
+    fn check(&self, plan: &Plan) -> Result<(), EngineError> {
+        let capability = self.device.capability;
+        let needs_tensor = |step: &Step| {
+            let is_product = matches!(step.kernel, Kernel::Op(super::op::Op::Gemm(_)));
+            is_product && step.inputs[0].dtype != DType::F32
+        };
+        let steps = plan
+            .sections
+            .iter()
+            .flatten()
+            .flat_map(|phase| &phase.steps);
+        let what = if capability < CAPABILITY_MIN {
+            format!(
+                "compute capability 7.5 or later, it has {}.{}",
+                capability.0, capability.1
+            )
+        } else if capability.0 < 8 && steps.into_iter().any(needs_tensor) {
+            format!(
+                "compute capability 8.0 or later for tf32 and bf16, it has {}.{}",
+                capability.0, capability.1
+            )
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::Device {
+            device: self.device(),
+            what: "opening a session".to_owned(),
+            cause: format!("kernels need {what}"),
+            is_sticky: false,
+        })
+    }
+}
+
+impl Backend for Cuda {
+    fn device(&self) -> String {
+        self.device.name.clone()
+    }
+
+    fn is_emulated(&self, _: DType) -> bool {
+        false
+    }
+
+    fn lower(&self, program: &Program) -> Plan {
+        lower_for_gpu(program)
+    }
+
+    fn open(
+        &self,
+        plan: Arc<Plan>,
+        tables: &Tables,
+        n_lanes: usize,
+    ) -> Result<Box<dyn Session>, EngineError> {
+        self.check(&plan)?;
+        let target = self.target(n_lanes);
+        let code = emit::emit(&plan, target);
+        let module = self.module(&code, target)?;
+        let tables = self.tables(&plan, tables)?;
+        let arena = self.allocate(plan.lane_bytes * n_lanes)?;
+        let control = self.allocate(session::control_bytes(n_lanes))?;
+        let session = CudaSession::new(
+            &self.device,
+            plan,
+            &code,
+            &module,
+            session::Memories {
+                tables,
+                arena,
+                control,
+            },
+            n_lanes,
+        );
+        Ok(Box::new(session.map_err(|e| self.error(e))?))
+    }
+}
+
+/// Lowers a program as every GPU wants it.
+pub fn lower_for_gpu(program: &Program) -> Plan {
+    let options = LowerOptions {
+        elements: ElementBytes { f32: 4, bf16: 2 },
+        expand: false,
+        fuse: true,
+        waves: true,
+    };
+    lower(program, options)
+}
+
+/// Names the device of a failed call.
+fn device_error(device: &Device, error: CallError) -> EngineError {
+    EngineError::Device {
+        device: device.name.clone(),
+        what: error.what.to_owned(),
+        cause: error.name,
+        is_sticky: error.is_sticky,
+    }
+}
+
+/// Locks a map that a panic elsewhere cannot leave half written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

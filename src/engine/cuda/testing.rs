@@ -1,0 +1,102 @@
+//! Compiling plans without a GPU, for tests.
+
+use super::emit::{Target, emit};
+use super::nvrtc::Nvrtc;
+use crate::engine::plan::Plan;
+use std::path::{Path, PathBuf};
+
+/// A compiler of kernels, and what it says of each.
+#[derive(Debug)]
+pub struct Compiler {
+    nvrtc: Nvrtc,
+}
+
+/// What a kernel takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes that did not fit registers, stores and loads together.
+    pub spill_bytes: u32,
+}
+
+/// Finds the compilers that `.ci/setup --dev` fetched.
+///
+/// # Panics
+/// If there is none, or one cannot be loaded: the test that asks needs them.
+pub fn compilers() -> Vec<Compiler> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target"));
+    let mut paths = Vec::new();
+    find(&target.join("nvrtc"), &mut paths);
+    paths.sort();
+    assert!(
+        !paths.is_empty(),
+        "no compiler of kernels; run .ci/setup --dev"
+    );
+    let open = |path: &PathBuf| Compiler {
+        nvrtc: Nvrtc::open(path).unwrap_or_else(|error| panic!("{error}")),
+    };
+    paths.iter().map(open).collect()
+}
+
+fn find(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            find(&path, paths);
+        } else if name.to_string_lossy().starts_with("libnvrtc.so.") {
+            paths.push(path);
+        }
+    }
+}
+
+impl Compiler {
+    /// Returns the compiler's version.
+    pub fn version(&self) -> (i32, i32) {
+        self.nvrtc.version
+    }
+
+    /// Compiles a plan.
+    ///
+    /// # Errors
+    /// The compiler's words.
+    pub fn compile(&self, plan: &Plan, target: Target) -> Result<Vec<Usage>, String> {
+        let code = emit(plan, target);
+        if let Some(path) = std::env::var_os("HYPEROPT_DUMP_KERNELS") {
+            std::fs::write(path, &code.source).map_err(|error| error.to_string())?;
+        }
+        let compiled = self.nvrtc.compile(&code.source, &target.arch());
+        let (_, log) = compiled.map_err(|error| error.to_string())?;
+        Ok(usages(&log))
+    }
+}
+
+/// Reads the assembler's report.
+fn usages(log: &str) -> Vec<Usage> {
+    let number_before = |line: &str, what: &str| -> u32 {
+        let before = line.split(what).next().unwrap_or_default();
+        let word = before.split_whitespace().last().unwrap_or_default();
+        word.parse().unwrap_or(0)
+    };
+    let mut usages: Vec<Usage> = Vec::new();
+    for line in log.lines() {
+        if let Some(rest) = line.split("Compiling entry function '").nth(1) {
+            usages.push(Usage {
+                kernel: rest.split('\'').next().unwrap_or_default().to_owned(),
+                registers: 0,
+                spill_bytes: 0,
+            });
+        } else if let Some(last) = usages.last_mut() {
+            if line.contains("bytes spill stores") {
+                last.spill_bytes = number_before(line, " bytes spill stores")
+                    + number_before(line, " bytes spill loads");
+            } else if line.contains("registers") {
+                last.registers = number_before(line, " registers");
+            }
+        }
+    }
+    usages
+}
