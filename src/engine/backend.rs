@@ -199,6 +199,22 @@ pub trait Session: Send {
     /// [`EngineError`] of the device; the session is lost.
     fn repeat(&mut self, section: Section, phase: usize, n: usize) -> Result<Elapsed, EngineError>;
 
+    /// Takes the time of each launch of a phase by itself, run `n` times in a row, for profiles.
+    ///
+    /// States change in ways that no program means. Backends without launches give nothing.
+    ///
+    /// # Errors
+    /// [`EngineError`] of the device; the session is lost.
+    fn profile(
+        &mut self,
+        section: Section,
+        phase: usize,
+        n: usize,
+    ) -> Result<Vec<(String, Duration)>, EngineError> {
+        let _ = (section, phase, n);
+        Ok(Vec::new())
+    }
+
     /// Runs the evaluate section on all live lanes.
     ///
     /// # Errors

@@ -174,16 +174,13 @@ impl Cuda {
     /// Compiles code, or finds it compiled.
     fn module(&self, code: &Code, target: Target) -> Result<Arc<Module>, EngineError> {
         let digest = self.digest(code, target);
-        let mut modules = lock(&self.modules);
-        if let Some(module) = modules.get(&digest).and_then(Weak::upgrade) {
+        let known = lock(&self.modules).get(&digest).and_then(Weak::upgrade);
+        if let Some(module) = known {
             return Ok(module);
         }
         if let Some(cubin) = self.cache.get(&digest) {
             match self.device.load(&cubin) {
-                Ok(module) => {
-                    modules.insert(digest, Arc::downgrade(&module));
-                    return Ok(module);
-                }
+                Ok(module) => return Ok(self.share(digest, module)),
                 Err(error) if error.is_sticky || error.is_out_of_memory => {
                     return Err(self.error(error));
                 }
@@ -205,9 +202,18 @@ impl Cuda {
         );
         self.cache.put(&digest, &cubin);
         let module = self.device.load(&cubin).map_err(|e| self.error(e))?;
+        Ok(self.share(digest, module))
+    }
+
+    /// Keeps a module for others; where two were made at once, the first stays.
+    fn share(&self, digest: String, module: Arc<Module>) -> Arc<Module> {
+        let mut modules = lock(&self.modules);
         modules.retain(|_, module| module.strong_count() > 0);
+        if let Some(first) = modules.get(&digest).and_then(Weak::upgrade) {
+            return first;
+        }
         modules.insert(digest, Arc::downgrade(&module));
-        Ok(module)
+        module
     }
 
     /// Digest of everything that decides what runs.

@@ -13,6 +13,7 @@ use crate::engine::program::{Init, Section};
 use half::bf16;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::slice::SliceIndex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,7 @@ pub(super) fn control_bytes(n_lanes: usize) -> usize {
 /// A launch with its kernel.
 enum Prepared {
     Launch {
+        name: String,
         kernel: Kernel,
         n_blocks: u32,
     },
@@ -102,6 +104,7 @@ impl CudaSession {
         let prepare = |action: &Action| {
             Ok(match action {
                 Action::Launch(launch) => Prepared::Launch {
+                    name: launch.entry.clone(),
                     kernel: module.kernel(&launch.entry, launch.shared_bytes)?,
                     n_blocks: launch.n_blocks,
                 },
@@ -172,6 +175,17 @@ impl CudaSession {
 
     /// Launches one pass over a phase.
     fn launch_phase(&self, section: Section, phase: usize, lanes: Lanes) -> Result<(), CallError> {
+        self.launch_part(section, phase, .., lanes)
+    }
+
+    /// Launches some of a phase's actions.
+    fn launch_part(
+        &self,
+        section: Section,
+        phase: usize,
+        part: impl SliceIndex<[Prepared], Output = [Prepared]>,
+        lanes: Lanes,
+    ) -> Result<(), CallError> {
         let Memories {
             tables,
             arena,
@@ -191,9 +205,11 @@ impl CudaSession {
             .word(control.address(lanes.alive_word * 4))
             .word(control.address(self.fault_word() * 4))
             .block(&addresses);
-        for action in &self.phases(section)[phase] {
+        for action in &self.phases(section)[phase][part] {
             match action {
-                Prepared::Launch { kernel, n_blocks } => {
+                Prepared::Launch {
+                    kernel, n_blocks, ..
+                } => {
                     self.stream.launch(kernel, *n_blocks, n_lanes, &arguments)?;
                 }
                 Prepared::Copy { from, to, n_bytes } => {
@@ -473,6 +489,29 @@ impl Session for CudaSession {
 
     fn repeat(&mut self, section: Section, phase: usize, n: usize) -> Result<Elapsed, EngineError> {
         self.timed(|session| session.pass(section, Some(phase), n))
+    }
+
+    fn profile(
+        &mut self,
+        section: Section,
+        phase: usize,
+        n: usize,
+    ) -> Result<Vec<(String, Duration)>, EngineError> {
+        let mut times = Vec::new();
+        for i in 0..self.phases(section)[phase].len() {
+            let name = match &self.phases(section)[phase][i] {
+                Prepared::Launch { name, .. } => name.clone(),
+                Prepared::Copy { .. } => COPY_ENTRY.to_owned(),
+            };
+            let graph = self.stream.capture(|| {
+                (0..n).try_for_each(|_| self.launch_part(section, phase, i..=i, self.all()))
+            });
+            let graph = graph.map_err(|e| device_error(&self.device, e))?;
+            self.timed(|session| session.stream.launch_graph(&graph))?;
+            let elapsed = self.timed(|session| session.stream.launch_graph(&graph))?;
+            times.push((name, elapsed.device / u32::try_from(n).unwrap_or(u32::MAX)));
+        }
+        Ok(times)
     }
 
     fn evaluate(&mut self) -> Result<Elapsed, EngineError> {

@@ -5,7 +5,7 @@ use crate::engine::conformance;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts run side by side: compiling is most of their time.
-const N_THREADS: usize = 8;
+const N_THREADS: usize = 16;
 
 #[test]
 #[ignore = "needs a GPU"]

@@ -83,6 +83,11 @@ impl Operand {
         self.shape.n_elements()
     }
 
+    /// Whether both are the same elements; a part and the whole may begin at the same place.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.source == other.source && self.n() == other.n() && self.dtype == other.dtype
+    }
+
     /// Returns the buffer it lies in; `None` for a table.
     pub fn buffer(&self) -> Option<BufferIdx> {
         match self.source {

@@ -54,15 +54,16 @@ struct Access {
 
 impl Access {
     fn of_step(step: &Step, elements: ElementBytes) -> Self {
-        let mut inside: Vec<Source> = vec![step.output.source];
+        let mut inside: Vec<&Operand> = vec![&step.output];
         let mut reads: Vec<&Operand> = step.inputs.iter().collect();
         let mut writes: Vec<&Operand> = Vec::new();
         if step.is_stored {
             writes.push(&step.output);
         }
         for tail in &step.tail {
-            reads.extend(tail.inputs.iter().filter(|x| !inside.contains(&x.source)));
-            inside.push(tail.output.source);
+            let outside = |x: &&Operand| !inside.iter().any(|known| known.is_same(x));
+            reads.extend(tail.inputs.iter().filter(outside));
+            inside.push(&tail.output);
             if tail.is_stored {
                 writes.push(&tail.output);
             }
@@ -202,16 +203,16 @@ fn host_of(heads: &[Option<Step>], i: usize, elements: ElementBytes) -> Option<u
                 is_product(head)
                     && std::iter::once(&head.output)
                         .chain(head.tail.iter().map(|tail| &tail.output))
-                        .any(|out| out.source == input.source && out.dtype == input.dtype)
+                        .any(|out| out.is_same(input))
             })
         });
         let Some((host, head)) = found else { continue };
         let head = head.as_ref().expect("found above");
-        let inside: Vec<Source> = std::iter::once(head.output.source)
-            .chain(head.tail.iter().map(|tail| tail.output.source))
+        let inside: Vec<&Operand> = std::iter::once(&head.output)
+            .chain(head.tail.iter().map(|tail| &tail.output))
             .collect();
         let waits = |(k, other): (usize, &Operand)| {
-            if inside.contains(&other.source) {
+            if inside.iter().any(|known| known.is_same(other)) {
                 return !is_identity(region, k);
             }
             Span::of(other, elements).is_some_and(|span| depends(heads, &span, host, i, elements))
@@ -300,16 +301,16 @@ fn drop_unread(steps: &mut [Step], commits: &[Commit], elements: ElementBytes) {
 /// Calls `visit` for every operand that a step keeps in memory, those of loops included.
 pub(crate) fn each_operand(step: &Step, visit: &mut impl FnMut(&Operand)) {
     step.inputs.iter().for_each(&mut *visit);
-    let mut unstored: Vec<Source> = Vec::new();
+    let mut unstored: Vec<&Operand> = Vec::new();
     for part in std::iter::once(step).chain(&step.tail) {
         if !std::ptr::eq(part, step) {
-            let kept = part.inputs.iter().filter(|x| !unstored.contains(&x.source));
-            kept.for_each(&mut *visit);
+            let is_kept = |x: &&Operand| !unstored.iter().any(|known| known.is_same(x));
+            part.inputs.iter().filter(is_kept).for_each(&mut *visit);
         }
         if part.is_stored {
             visit(&part.output);
         } else {
-            unstored.push(part.output.source);
+            unstored.push(&part.output);
         }
     }
     if let Kernel::Loop(inner) = &step.kernel {

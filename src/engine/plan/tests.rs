@@ -120,9 +120,12 @@ impl<'p> Memory<'p> {
                     self.step(step);
                     let mut inside = Vec::new();
                     for part in std::iter::once(step).chain(&step.tail) {
-                        let reads = part.inputs.iter().filter(|x| !inside.contains(&x.source));
+                        let reads = part
+                            .inputs
+                            .iter()
+                            .filter(|x| !inside.iter().any(|known: &&Operand| known.is_same(x)));
                         read.extend(reads.filter_map(|x| Some((i, self.plan.range(x)?))));
-                        inside.push(part.output.source);
+                        inside.push(&part.output);
                         if part.is_stored {
                             written.push((i, self.plan.range(&part.output).unwrap()));
                         }
@@ -185,10 +188,14 @@ impl<'p> Memory<'p> {
             .expect("outputs lie in the arena");
         let mut inside = Vec::new();
         for part in std::iter::once(step).chain(&step.tail) {
-            for input in part.inputs.iter().filter(|x| !inside.contains(&x.source)) {
+            for input in part
+                .inputs
+                .iter()
+                .filter(|x| !inside.iter().any(|known: &&Operand| known.is_same(x)))
+            {
                 self.read(input);
             }
-            inside.push(part.output.source);
+            inside.push(&part.output);
         }
         if let Kernel::Loop(inner) = &step.kernel {
             // Twice, so that the second step of the loop finds its operands too.

@@ -244,7 +244,7 @@ impl Emitter<'_> {
         if jobs.is_empty() {
             return None;
         }
-        let name = format!("wave_{}", self.n_entries);
+        let name = entry_name(self.n_entries, &jobs);
         self.n_entries += 1;
         let _ = writeln!(
             self.entries,
@@ -401,6 +401,22 @@ impl Emitter<'_> {
         );
         format!("{name}(lane, tables, job);")
     }
+}
+
+/// Names a kernel by its number and what it does, for profilers.
+fn entry_name(number: usize, jobs: &[JobCode]) -> String {
+    let mut name = format!("wave_{number}");
+    let mut kinds: Vec<&str> = Vec::new();
+    for job in jobs {
+        let call = job.body.split(['<', '(']).next().unwrap_or_default();
+        let kind = call.trim_start_matches("job_");
+        let kind = kind.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            let _ = write!(name, "_{kind}");
+        }
+    }
+    name
 }
 
 /// The element type's name in `kernels/`.

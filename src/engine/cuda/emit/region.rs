@@ -93,17 +93,14 @@ impl Emitter<'_> {
         pointers: &mut Pointers,
     ) -> String {
         let mut text = String::new();
-        let mut known = vec![(host.output.source, "x".to_owned())];
+        let mut known = vec![(&host.output, "x".to_owned())];
         for (t, tail) in host.tail.iter().enumerate() {
             let Kernel::Region(region) = &tail.kernel else {
                 unreachable!("tails are regions")
             };
             let mut registers = Vec::new();
             for (k, input) in tail.inputs.iter().enumerate() {
-                let inside = known
-                    .iter()
-                    .rev()
-                    .find(|(source, _)| *source == input.source);
+                let inside = known.iter().rev().find(|(known, _)| known.is_same(input));
                 if let Some((_, register)) = inside {
                     registers.push(format!("{register}[q]"));
                     continue;
@@ -135,7 +132,7 @@ impl Emitter<'_> {
             if tail.is_stored {
                 text.push_str(&self.store_pair(&tail.output, &result_name, n_pair, pointers));
             }
-            known.push((tail.output.source, result_name));
+            known.push((&tail.output, result_name));
         }
         text
     }

@@ -128,7 +128,7 @@ fn speed() {
     let gpu = &cuda::devices().unwrap()[0];
     for dtype in [DType::Bf16, DType::Tf32, DType::F32] {
         let program = setup.model.program().with_precision(dtype, dtype);
-        for n_lanes in [1, 4, 16, 64] {
+        for n_lanes in [1, 64] {
             let began = std::time::Instant::now();
             let mut session = setup.open(&**gpu, &program, n_lanes);
             let opened = began.elapsed();
@@ -168,9 +168,19 @@ fn speed() {
                     session.plan().lane_bytes >> 20,
                 );
             }
-            let e = session.evaluate().unwrap();
-            let e2 = session.evaluate().unwrap();
-            println!("  evaluate {:?} then {:?}", e, e2);
+            if [1, 64].contains(&n_lanes) {
+                let learn = cycle
+                    .iter()
+                    .position(|phase| phase.name == "learn")
+                    .unwrap();
+                let mut all = session.profile(Section::Cycle, learn, 20).unwrap();
+                let total: f64 = all.iter().map(|x| x.1.as_secs_f64()).sum();
+                println!("  launches {} sum {:.1} us", all.len(), total * 1e6);
+                all.sort_by_key(|x| std::cmp::Reverse(x.1));
+                for (name, time) in all.iter().take(28) {
+                    println!("    {:.1} us {name}", time.as_secs_f64() * 1e6);
+                }
+            }
         }
     }
 }
