@@ -6,9 +6,23 @@
 // Otherwise a block takes 32 columns of one `outer`, a lane a column; warp w holds the partials w,
 // w + 8, w + 16 and w + 24 of each column, so that the tree's first two levels stay in registers:
 //   n_blocks = outer * ceil(inner / 32).
+// A short axis (n at most FEW) leaves nothing to share: a thread takes an output, and a block 1024:
+//   n_blocks = ceil(outer * inner / 1024).
+//
+// Elements come from `x(i)`, i counting over all of [outer, n, inner]: from memory, or computed on
+// the way by a fused region.
+
+#define FEW 16
 
 // Shared memory of a reduction, bytes: eight partials of 32 columns.
-constexpr int smem_reduce(int inner) { return inner == 1 ? 0 : WARPS * 32 * 8; }
+constexpr int smem_reduce(int n, int inner) { return inner == 1 || n <= FEW ? 0 : WARPS * 32 * 8; }
+
+// Elements in memory.
+template <class A>
+struct Stored {
+    const A* p;
+    __device__ __forceinline__ float operator()(long i) const { return ld(p, i); }
+};
 
 // A fold has a State, `start`, `add` of the element x at index i, `merge` of two partials in the
 // order of the tree, `down` (the partial of the lane `half` above) and a result.
@@ -55,38 +69,38 @@ struct ArgMaxFold {
     DEV Out result(State p) { return p.index; }
 };
 
-template <class F, class A>
-DEV void reduce_rows(const A* x, typename F::Out* out, int outer, int n, const Job& job) {
+template <class F, class X>
+DEV void reduce_rows(X x, typename F::Out* out, int outer, int n, const Job& job) {
     int lane = threadIdx.x % 32;
     int row = job.block * WARPS + threadIdx.x / 32;
     if (row >= outer) return;
-    const A* from = x + (long)row * n;
+    long from = (long)row * n;
     typename F::State p = F::start();
 #pragma unroll 8
-    for (int i = lane; i < n; i += 32) p = F::add(p, ld(from, i), i);
+    for (int i = lane; i < n; i += 32) p = F::add(p, x(from + i), i);
 #pragma unroll
     for (int half = 16; half >= 1; half >>= 1) p = F::merge(p, F::down(p, half));
     if (lane == 0) out[row] = F::result(p);
 }
 
-template <class F, class A>
-DEV void reduce_columns(const A* x, typename F::Out* out, int n, int inner, const Job& job) {
+template <class F, class X>
+DEV void reduce_columns(X x, typename F::Out* out, int n, int inner, const Job& job) {
     typedef typename F::State State;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int per_outer = (inner + 31) / 32;
     int o = job.block / per_outer, column = job.block % per_outer * 32 + lane;
     State p[4] = {F::start(), F::start(), F::start(), F::start()};
     if (column < inner) {
-        const A* from = x + (long)o * n * inner + column;
+        long from = (long)o * n * inner + column;
         int i = warp;
 #pragma unroll 4
         for (; i + 24 < n; i += 32) {
 #pragma unroll
-            for (int k = 0; k < 4; ++k) p[k] = F::add(p[k], ld(from, (long)(i + 8 * k) * inner), i + 8 * k);
+            for (int k = 0; k < 4; ++k) p[k] = F::add(p[k], x(from + (long)(i + 8 * k) * inner), i + 8 * k);
         }
 #pragma unroll
         for (int k = 0; k < 3; ++k) {
-            if (i + 8 * k < n) p[k] = F::add(p[k], ld(from, (long)(i + 8 * k) * inner), i + 8 * k);
+            if (i + 8 * k < n) p[k] = F::add(p[k], x(from + (long)(i + 8 * k) * inner), i + 8 * k);
         }
     }
     // 16 apart, then 8 apart.
@@ -108,9 +122,36 @@ DEV void reduce_columns(const A* x, typename F::Out* out, int n, int inner, cons
     __syncthreads();
 }
 
-template <class F, class A>
-DEV void reduce(const A* x, typename F::Out* out, int outer, int n, int inner, const Job& job) {
-    if (inner == 1) {
+template <class F, class X>
+DEV void reduce_few(X x, typename F::Out* out, int outer, int n, int inner, const Job& job) {
+    typedef typename F::State State;
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+        int e = job.block * 1024 + u * THREADS + threadIdx.x;
+        if (e >= outer * inner) return;
+        long from = (long)(e / inner) * n * inner + e % inner;
+        State p[FEW];
+#pragma unroll
+        for (int i = 0; i < FEW; ++i) {
+            if (i < n) p[i] = F::add(F::start(), x(from + (long)i * inner), i);
+        }
+        // The tree, without partials that no element reached: they change nothing.
+#pragma unroll
+        for (int half = FEW / 2; half >= 1; half >>= 1) {
+#pragma unroll
+            for (int i = 0; i < half; ++i) {
+                if (i + half < n) p[i] = F::merge(p[i], p[i + half]);
+            }
+        }
+        out[e] = F::result(n > 0 ? p[0] : F::start());
+    }
+}
+
+template <class F, class X>
+DEV void reduce(X x, typename F::Out* out, int outer, int n, int inner, const Job& job) {
+    if (n <= FEW) {
+        reduce_few<F>(x, out, outer, n, inner, job);
+    } else if (inner == 1) {
         reduce_rows<F>(x, out, outer, n, job);
     } else {
         reduce_columns<F>(x, out, n, inner, job);
@@ -118,15 +159,15 @@ DEV void reduce(const A* x, typename F::Out* out, int outer, int n, int inner, c
 }
 
 // x [outer, n, inner], out [outer, inner]; an empty sum is 0.
-template <class A>
-DEV void job_sum(const A* x, float* out, int outer, int n, int inner, const Job& job) {
+template <class X>
+DEV void job_sum(X x, float* out, int outer, int n, int inner, const Job& job) {
     reduce<SumFold>(x, out, outer, n, inner, job);
 }
-template <class A>
-DEV void job_max(const A* x, float* out, int outer, int n, int inner, const Job& job) {
+template <class X>
+DEV void job_max(X x, float* out, int outer, int n, int inner, const Job& job) {
     reduce<MaxFold>(x, out, outer, n, inner, job);
 }
-template <class A>
-DEV void job_argmax(const A* x, int* out, int outer, int n, int inner, const Job& job) {
+template <class X>
+DEV void job_argmax(X x, int* out, int outer, int n, int inner, const Job& job) {
     reduce<ArgMaxFold>(x, out, outer, n, inner, job);
 }

@@ -230,28 +230,31 @@ impl<'g> Builder<'g> {
         self.sum(flat, 0)
     }
 
-    /// Sums a long vector in chunks: each chunk, and then their sums, in the written order.
+    /// Sums the squares of a long vector in chunks: each chunk, and then their sums, in the written
+    /// order.
     ///
     /// - `a`: `[N]`.
     ///
     /// One chain of additions over a whole parameter block would keep a GPU waiting.
     #[track_caller]
-    pub fn sum_chunked(&mut self, a: NodeId) -> NodeId {
+    pub fn sum_squares(&mut self, a: NodeId) -> NodeId {
         let n = self.shape(a).n_elements();
         let n_whole = n / SUM_CHUNK;
-        if n_whole == 0 || n == SUM_CHUNK {
-            return self.sum(a, 0);
+        let mut sums = Vec::new();
+        if n_whole > 0 {
+            let whole = self.slice(a, 0, 0, n_whole * SUM_CHUNK);
+            let whole = self.reshape(whole, [n_whole, SUM_CHUNK]);
+            let squares = self.mul(whole, whole);
+            sums.push(self.sum(squares, 1));
         }
-        let whole = self.slice(a, 0, 0, n_whole * SUM_CHUNK);
-        let whole = self.reshape(whole, [n_whole, SUM_CHUNK]);
-        let mut sums = self.sum(whole, 1);
         let n_rest = n - n_whole * SUM_CHUNK;
         if n_rest > 0 {
             let rest = self.slice(a, 0, n_whole * SUM_CHUNK, n_rest);
-            let rest = self.sum(rest, 0);
-            let rest = self.reshape(rest, [1]);
-            sums = self.concat(&[sums, rest], 0);
+            let squares = self.mul(rest, rest);
+            let sum = self.sum(squares, 0);
+            sums.push(self.reshape(sum, [1]));
         }
+        let sums = self.concat(&sums, 0);
         self.sum(sums, 0)
     }
 

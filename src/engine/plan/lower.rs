@@ -156,6 +156,7 @@ impl Lowering {
             inputs,
             output: out,
             is_stored: true,
+            head: None,
             tail: Vec::new(),
         });
         if !self.in_loop {

@@ -121,6 +121,8 @@ pub struct Step {
     pub output: Operand,
     /// Whether somebody outside the step reads the result.
     pub is_stored: bool,
+    /// Region that computes the first operand on the way, where nobody else reads that.
+    pub head: Option<Box<Step>>,
     /// Regions that go on with each element as it is computed, in order; each reads results of the
     /// step or of tails before it, and operands that are ready before the step.
     pub tail: Vec<Step>,

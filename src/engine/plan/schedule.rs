@@ -55,7 +55,7 @@ struct Access {
 impl Access {
     fn of_step(step: &Step, elements: ElementBytes) -> Self {
         let mut inside: Vec<&Operand> = vec![&step.output];
-        let mut reads: Vec<&Operand> = step.inputs.iter().collect();
+        let mut reads: Vec<&Operand> = read_by(step);
         let mut writes: Vec<&Operand> = Vec::new();
         if step.is_stored {
             writes.push(&step.output);
@@ -185,7 +185,63 @@ pub(crate) fn attach(steps: &mut Vec<Step>, commits: &[Commit], elements: Elemen
         host.tail.push(tail);
     }
     *steps = heads.into_iter().flatten().collect();
+    attach_heads(steps, commits, elements);
     drop_unread(steps, commits, elements);
+}
+
+/// Operands that a step reads from memory: those of its head in place of the first.
+pub(crate) fn read_by(step: &Step) -> Vec<&Operand> {
+    match &step.head {
+        Some(head) => head.inputs.iter().chain(&step.inputs[1..]).collect(),
+        None => step.inputs.iter().collect(),
+    }
+}
+
+/// Moves regions into the reductions that alone read them.
+fn attach_heads(steps: &mut Vec<Step>, commits: &[Commit], elements: ElementBytes) {
+    let mut i = 0;
+    while i < steps.len() {
+        let Some(reader) = only_reader(steps, commits, i, elements) else {
+            i += 1;
+            continue;
+        };
+        let head = steps.remove(i);
+        // The region came first, so its reader has moved by one.
+        steps[reader - 1].head = Some(Box::new(head));
+    }
+}
+
+/// Finds the reduction that alone reads region `i`.
+fn only_reader(
+    steps: &[Step],
+    commits: &[Commit],
+    i: usize,
+    elements: ElementBytes,
+) -> Option<usize> {
+    let region = &steps[i];
+    if !matches!(region.kernel, Kernel::Region(_)) || !region.tail.is_empty() {
+        return None;
+    }
+    let span = Span::of(&region.output, elements)?;
+    let reads = |access: Access| access.reads.iter().any(|read| read.meets(&span));
+    let ends = |step: &Step| match &step.kernel {
+        Kernel::Loop(inner) => {
+            let mut ends = inner.next.iter().chain(&inner.outputs);
+            ends.any(|end| Span::of(end, elements).is_some_and(|end| end.meets(&span)))
+        }
+        Kernel::Region(_) | Kernel::Op(_) | Kernel::Copy => false,
+    };
+    let mut readers = (0..steps.len())
+        .filter(|&j| j != i && (reads(Access::of_step(&steps[j], elements)) || ends(&steps[j])));
+    let reader = readers.next()?;
+    let is_alone = readers.next().is_none()
+        && !commits
+            .iter()
+            .any(|commit| reads(Access::of_commit(commit, elements)));
+    let reduces = matches!(steps[reader].kernel, Kernel::Op(Op::Reduce(_)))
+        && steps[reader].head.is_none()
+        && steps[reader].inputs[0].is_same(&region.output);
+    (is_alone && reduces && reader > i).then_some(reader)
 }
 
 /// Finds the product whose element region `i` can go on with.
@@ -300,7 +356,7 @@ fn drop_unread(steps: &mut [Step], commits: &[Commit], elements: ElementBytes) {
 
 /// Calls `visit` for every operand that a step keeps in memory, those of loops included.
 pub(crate) fn each_operand(step: &Step, visit: &mut impl FnMut(&Operand)) {
-    step.inputs.iter().for_each(&mut *visit);
+    read_by(step).into_iter().for_each(&mut *visit);
     let mut unstored: Vec<&Operand> = Vec::new();
     for part in std::iter::once(step).chain(&step.tail) {
         if !std::ptr::eq(part, step) {

@@ -1,6 +1,7 @@
 //! Arena, purity, fusion and the dump.
 
 use super::arena::{ALIGN_BYTES, Buffer, place};
+use super::schedule::read_by;
 use super::{ElementBytes, Job, Kernel, LowerOptions, Operand, PhasePlan, Plan, Step, lower};
 use crate::engine::autodiff::grad;
 use crate::engine::conformance::graphs;
@@ -188,9 +189,8 @@ impl<'p> Memory<'p> {
             .expect("outputs lie in the arena");
         let mut inside = Vec::new();
         for part in std::iter::once(step).chain(&step.tail) {
-            for input in part
-                .inputs
-                .iter()
+            for input in read_by(part)
+                .into_iter()
                 .filter(|x| !inside.iter().any(|known: &&Operand| known.is_same(x)))
             {
                 self.read(input);

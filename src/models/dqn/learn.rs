@@ -115,8 +115,7 @@ impl Dqn {
 
     /// Norm of the gradient, and the factor that brings it to at most the lane's bound.
     fn clip(&self, program: &Program, b: &mut Builder<'_>, gradient: NodeId) -> (NodeId, NodeId) {
-        let square = b.mul(gradient, gradient);
-        let norm = b.sum_chunked(square);
+        let norm = b.sum_squares(gradient);
         let norm = b.sqrt(norm);
         let max_norm = program.read(b, self.states.lane.max_grad_norm);
         let tiny = b.scalar(1e-6);

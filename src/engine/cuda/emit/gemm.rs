@@ -33,7 +33,8 @@ impl Tile {
             .map(|(m, n)| Self { m, n })
             .into_iter()
             .find(|tile| {
-                fits(tile.m, extents.m) && fits(tile.n, extents.n) && n_blocks(tile) >= 2 * n_sm
+                // A wave runs several products side by side, so one need not fill the device.
+                fits(tile.m, extents.m) && fits(tile.n, extents.n) && 4 * n_blocks(tile) >= 3 * n_sm
             })
             .unwrap_or(Self { m: 64, n: 64 })
     }

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 
 /// Rows of a block where a warp takes one.
 const WARPS: usize = 8;
+/// Length of an axis up to which a thread reduces it alone: `FEW` of `kernels/reduce.cuh`.
+const FEW: usize = 16;
 /// Columns of a block of a reduction over an axis that is not the last.
 const COLUMNS: usize = 32;
 
@@ -109,22 +111,35 @@ impl Emitter<'_> {
         }
     }
 
-    fn reduce(&self, op: Reduce, step: &Step) -> JobCode {
+    fn reduce(&mut self, op: Reduce, step: &Step) -> JobCode {
         let (outer, n, inner) = step.inputs[0].shape.around(op.axis);
         let name = match op.kind {
             ReduceKind::Sum => "job_sum",
             ReduceKind::Max => "job_max",
             ReduceKind::ArgMax => "job_argmax",
         };
-        let (x, out) = (self.pointer(&step.inputs[0]), self.pointer(&step.output));
-        let n_blocks = if inner == 1 {
+        let out = self.pointer(&step.output);
+        let n_blocks = if n <= FEW {
+            blocks(outer * inner)
+        } else if inner == 1 {
             outer.div_ceil(WARPS)
         } else {
             outer * inner.div_ceil(COLUMNS)
         };
-        let body = format!("{name}({x}, {out}, {outer}, {n}, {inner}, job);");
+        let elements = match &step.head {
+            Some(head) => self.computed(head),
+            None => {
+                let kind = c_type(step.inputs[0].dtype);
+                format!("Stored<{kind}>{{{}}}", self.pointer(&step.inputs[0]))
+            }
+        };
+        let body = format!("{name}({elements}, {out}, {outer}, {n}, {inner}, job);");
         // `smem_reduce` of `kernels/reduce.cuh`.
-        let shared_bytes = if inner == 1 { 0 } else { WARPS * COLUMNS * 8 };
+        let shared_bytes = if inner == 1 || n <= FEW {
+            0
+        } else {
+            WARPS * COLUMNS * 8
+        };
         JobCode::light(body, n_blocks, shared_bytes)
     }
 

@@ -83,6 +83,24 @@ impl Emitter<'_> {
         body
     }
 
+    /// Writes a region as a function of the element's index, for a kernel that reads its result
+    /// once.
+    pub(super) fn computed(&self, step: &Step) -> String {
+        let Kernel::Region(region) = &step.kernel else {
+            unreachable!("heads are regions")
+        };
+        let mut text = "[&](long at) -> float {\nint i = (int)at;\n".to_owned();
+        let mut registers = Vec::new();
+        for (k, input) in step.inputs.iter().enumerate() {
+            let place = position(region, k, "i");
+            let _ = writeln!(text, "float r{k} = ld({}, {place});", self.pointer(input));
+            registers.push(format!("r{k}"));
+        }
+        let result = code(region, &registers, "v", &mut text);
+        let _ = write!(text, "return {result};\n}}");
+        text
+    }
+
     /// Writes what a product's element goes through before it is stored: `x` holds `n_pair`
     /// neighbours of a row, `i` is the first one's index in the result.
     pub(super) fn tails(
