@@ -15,6 +15,7 @@ pub mod conformance;
 pub mod cpu;
 pub mod env;
 pub mod graph;
+pub mod host;
 pub mod math;
 pub mod op;
 pub mod plan;
