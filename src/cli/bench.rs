@@ -81,6 +81,7 @@ pub(super) async fn run(args: &BenchArgs, database_url: Option<&str>) -> Result<
     if args.device != "cpu" {
         return Err(CliError::Device {
             device: args.device.clone(),
+            known: "cpu".to_owned(),
         });
     }
     let precision = Precision::from(args.precision);
