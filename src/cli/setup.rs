@@ -30,7 +30,7 @@ const WARNED_MAX: u32 = 1_000;
 /// done.
 const EXECUTORS_AUTO: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 
-/// Lanes that fill a GPU where the file says `"auto"`.
+/// Lanes that fill a GPU: from here on more of them gain little.
 const GPU_LANES: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
 
 /// Reads and validates a sweep file; a dated name is filled in.
@@ -187,6 +187,15 @@ pub(super) fn setting(spec: &StudySpec, market: Arc<MarketData>) -> Result<Setti
     })
 }
 
+/// Lanes that fill a device: on the CPU one a core.
+pub(super) fn n_lanes_full(device: &dyn Backend) -> NonZeroUsize {
+    if devices::is_gpu(device) {
+        GPU_LANES
+    } else {
+        n_cores()
+    }
+}
+
 /// How trials of a sweep run on this machine; nothing here changes a result.
 ///
 /// - `device`: one of `n_devices` of its class.
@@ -197,6 +206,7 @@ fn pool_options(spec: &StudySpec, device: &dyn Backend, n_devices: usize) -> Poo
         .per_device
         .map_or(EXECUTORS_AUTO, |n| nonzero(n as usize));
     let n_folds = nonzero(spec.split.folds as usize);
+    let n_full = n_lanes_full(device);
     let auto = if devices::is_gpu(device) {
         // Two cohorts at the most are at work at a time, divided among the executors.
         let two_cohorts = spec.scheduler.cohort.saturating_mul(2) as usize;
@@ -206,14 +216,14 @@ fn pool_options(spec: &StudySpec, device: &dyn Backend, n_devices: usize) -> Poo
             .saturating_mul(spec.budget.replicates as usize);
         let n_runs = n_trials.saturating_mul(n_folds.get());
         Lanes::Auto {
-            n_full: GPU_LANES,
+            n_full,
             n_runs: nonzero(n_runs.div_ceil(n_per_device.get() * n_devices)),
             n_folds,
         }
     } else {
-        // A lane a core, whoever has the turn.
+        // Whoever has the turn has all the cores.
         Lanes::Auto {
-            n_full: n_cores(),
+            n_full,
             n_runs: NonZeroUsize::MAX,
             n_folds,
         }

@@ -63,7 +63,8 @@ pub struct Prepared {
     pub request: TrialRequest,
     /// How.
     pub plan: Arc<PreparedPlan>,
-    /// The executor that it failed on before; another one takes it if there is one.
+    /// The executor that it failed on, or found no memory on; another one takes it, on another
+    /// device if there is one.
     pub shuns: Option<ExecutorId>,
 }
 

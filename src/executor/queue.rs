@@ -70,14 +70,19 @@ struct State {
 }
 
 impl State {
+    /// Whether another device runs trials.
+    fn has_other(&self, device: usize) -> bool {
+        let mut devices = self.devices.iter().enumerate();
+        devices.any(|(idx, other)| idx != device && other.is_live())
+    }
+
     /// Whether an executor may take a trial: not on the device that failed it, nor where that is
     /// the only one by the same executor, unless nobody else is left.
     fn may_take(&self, trial: &Prepared, me: ExecutorId) -> bool {
         let Some(shunned) = trial.shuns else {
             return true;
         };
-        let mut others = (0..self.devices.len()).filter(|device| *device != shunned.device);
-        if others.any(|device| self.devices[device].is_live()) {
+        if self.has_other(shunned.device) {
             return me.device != shunned.device;
         }
         me != shunned || self.devices[shunned.device].executors.len() <= 1
@@ -249,6 +254,11 @@ impl Queue {
         // Who waits for the queue's end looks again.
         self.changed.notify_all();
         taken
+    }
+
+    /// Whether another device than this one runs trials.
+    pub(super) fn has_other(&self, device: usize) -> bool {
+        self.state().has_other(device)
     }
 
     /// Declares a device lost; the first cause stays.

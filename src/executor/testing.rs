@@ -56,6 +56,7 @@ pub(crate) struct Seen {
 pub(crate) struct Scripted {
     cpu: Cpu<f32>,
     ordinal: usize,
+    is_defective: bool,
     on_open: OpenHook,
     on_train: Arc<TrainHook>,
     seen: Arc<Seen>,
@@ -67,6 +68,7 @@ impl Scripted {
         Self {
             cpu: Cpu::new(NonZeroUsize::MIN),
             ordinal: 0,
+            is_defective: false,
             on_open: Box::new(|_| Ok(())),
             on_train: Arc::new(Box::new(|_| Ok(()))),
             seen: Arc::default(),
@@ -77,6 +79,14 @@ impl Scripted {
     pub(crate) fn numbered(ordinal: usize) -> Self {
         Self {
             ordinal,
+            ..Self::new()
+        }
+    }
+
+    /// One whose executors panic outside of any pack.
+    pub(crate) fn defective() -> Self {
+        Self {
+            is_defective: true,
             ..Self::new()
         }
     }
@@ -132,6 +142,11 @@ impl Backend for Scripted {
 
     fn kernel_digest(&self, plan: &Plan) -> String {
         format!("kernels of {}", plan.digest)
+    }
+
+    fn bytes(&self, plan: &Plan, n_lanes: usize) -> u64 {
+        assert!(!self.is_defective, "a defect of the backend");
+        self.cpu.bytes(plan, n_lanes)
     }
 
     fn is_emulated(&self, dtype: DType) -> bool {

@@ -95,11 +95,22 @@ impl Executor<'_> {
     }
 
     /// Fails the first of the trials for which no session can be had; the others wait again. On
-    /// a lost device all of them do.
-    fn refuse(&self, plan: &PreparedPlan, mut trials: Vec<Prepared>, fault: &Fault) {
+    /// a lost device all of them do, and so do those that may fit another device's memory.
+    fn refuse(&self, plan: &PreparedPlan, trials: Vec<Prepared>, fault: &Fault) {
         self.retire(fault);
-        let n_failing = usize::from(fault.lost.is_none());
-        let others = trials.split_off(n_failing.min(trials.len()));
+        let is_out_of_memory = fault.failure.kind == FailureKind::OutOfMemory;
+        let may_fit = is_out_of_memory && self.shared.queue.has_other(self.me.device);
+        let (mut failing, mut others) = (Vec::new(), Vec::new());
+        for mut trial in trials {
+            if may_fit && trial.shuns.is_none() {
+                trial.shuns = Some(self.me);
+                others.push(trial);
+            } else if fault.lost.is_none() && failing.is_empty() {
+                failing.push(trial);
+            } else {
+                others.push(trial);
+            }
+        }
         self.shared.queue.give_back(others);
         let backend = self.shared.backend(self.me);
         let digest = guarded(|| Ok(backend.kernel_digest(&plan.plan)));
@@ -108,7 +119,7 @@ impl Executor<'_> {
             arena_bytes: backend.bytes(&plan.plan, 1),
             kernel_digest: digest.unwrap_or_else(|_| "unknown".to_owned()),
         };
-        for trial in self.shared.begin(self.me, plan, &footprint, trials) {
+        for trial in self.shared.begin(self.me, plan, &footprint, failing) {
             let trial_id = trial.request.trial_id;
             self.shared.end(self.me, trial_id, fault.end(), Vec::new());
         }
@@ -151,7 +162,7 @@ impl Drop for Leaving<'_> {
 struct Fault {
     failure: TrialFailure,
     /// The error, if every session of the device is lost with it.
-    lost: Option<EngineError>,
+    lost: Option<Box<EngineError>>,
 }
 
 impl Fault {
@@ -200,7 +211,7 @@ fn fault_of(cause: EngineError) -> Fault {
     );
     Fault {
         failure: TrialFailure { kind, text, bytes },
-        lost: is_lost.then_some(cause),
+        lost: is_lost.then(|| Box::new(cause)),
     }
 }
 

@@ -239,6 +239,12 @@ async fn a_lost_device_leaves_the_study_to_the_others() {
     for trial in &trials(&database).await {
         assert_eq!(trial.state, TrialState::Complete);
         let attempts = detail(&database, trial).await.attempts;
+        for attempt in &attempts {
+            // By class: which of its devices it was makes no difference.
+            assert_eq!((&*attempt.device, &*attempt.driver), ("scripted", "driver"));
+            let key = trial.plan_key.as_ref().unwrap();
+            assert_eq!(attempt.kernel_digest, format!("kernels of {key}"));
+        }
         for attempt in attempts.iter().filter(|a| a.failure_kind.is_some()) {
             assert_eq!(attempt.failure_kind, Some(FailureKind::Device));
             let text = attempt.failure_text.as_ref().unwrap();

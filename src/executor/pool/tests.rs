@@ -64,12 +64,13 @@ fn bits(epoch: &EpochReport) -> Vec<u64> {
 /// By trial, fold and epoch.
 type EpochBits = BTreeMap<(TrialId, u32, u32), Vec<u64>>;
 
-/// Everything that may not depend on packing; `Debug` of a float tells it to the last bit.
+/// Everything that may not depend on packing: all but who ran it. `Debug` of a float tells it to
+/// the last bit.
 fn results(reported: &Reported) -> (Vec<String>, EpochBits) {
     let done = reported
         .done
         .values()
-        .map(|report| format!("{report:?}"))
+        .map(|report| format!("{:?}", (report.trial_id, &report.end, &report.folds)))
         .collect();
     let key = |epoch: &EpochReport| (epoch.trial_id, epoch.fold, epoch.epoch);
     (

@@ -2,10 +2,10 @@
 
 use super::{failure, is_complete, results, trials};
 use crate::executor::testing::{
-    Reported, Running, Scripted, Seen, device_error, devices, options, request, run, run_on,
-    start_on, wide,
+    Reported, Running, Scripted, Seen, device_error, devices, options, out_of_memory, preparer,
+    request, run, run_on, start, start_on, wide,
 };
-use crate::executor::{ExecutorId, PoolOptions, TrialEnd};
+use crate::executor::{Event, ExecutorId, Pool, PoolOptions, TrialEnd};
 use crate::study::{FailureKind, Precision, TrialId};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Barrier};
@@ -23,7 +23,6 @@ fn any_number_of_devices_and_executors_gives_the_same_results() {
     for (n_devices, n_executors, n_lanes) in [(2, 1, 2), (2, 2, 2), (3, 4, 1)] {
         let devices = devices(numbered(n_devices));
         let reported = run_on(devices, wide(n_executors, n_lanes), &all);
-        // Who ran it is told, and is no part of the result.
         assert!(
             results(&reported) == alone,
             "{n_devices} devices of {n_executors} executors of {n_lanes} lanes differ"
@@ -204,6 +203,37 @@ fn a_device_lost_at_opening_gives_its_trials_back() {
 }
 
 #[test]
+fn what_has_no_memory_on_one_device_runs_on_another() {
+    let full = Scripted::numbered(0).on_open(|_| Err(out_of_memory()));
+    let all = devices([full, Scripted::numbered(1)]);
+    let reported = run_on(all, wide(2, 4), &trials(0..6));
+    for id in 0..6 {
+        assert!(is_complete(&reported, id));
+        assert_eq!(reported.of(id).executor.device, 1);
+    }
+    let full = |ordinal| Scripted::numbered(ordinal).on_open(|_| Err(out_of_memory()));
+    let reported = run_on(devices([full(0), full(1)]), wide(2, 4), &trials(0..6));
+    for id in 0..6 {
+        let failure = failure(&reported, id);
+        assert_eq!(failure.kind, FailureKind::OutOfMemory);
+        assert_eq!(failure.bytes, Some((4096, 1024)));
+    }
+}
+
+#[test]
+fn an_executor_that_panics_is_told_of() {
+    let mut running = start(Scripted::defective(), wide(2, 2), &trials(0..3));
+    // Both of them, and nothing else: a study that waited for the trials would wait for ever.
+    for _ in 0..2 {
+        let event = running.events.blocking_recv();
+        assert!(matches!(event, Some(Event::ExecutorLost)), "{event:?}");
+    }
+    running.pool.close();
+    running.pool.join();
+    assert!(running.events.blocking_recv().is_none());
+}
+
+#[test]
 fn a_failed_launch_fails_its_pack_alone() {
     let broken = |n| {
         if n == 1 {
@@ -233,7 +263,7 @@ fn a_trial_comes_to_another_executor_than_the_one_that_failed_it() {
             executor: 0,
         };
         let devices = devices(numbered(n_devices));
-        let preparer = crate::executor::testing::preparer(&devices);
+        let preparer = preparer(&devices);
         let (sender, events) = tokio::sync::mpsc::channel(64);
         let trials = trials(0..3).into_iter().map(|request| {
             let mut prepared = preparer.prepare(request);
@@ -242,7 +272,7 @@ fn a_trial_comes_to_another_executor_than_the_one_that_failed_it() {
         });
         let trials: Vec<_> = trials.collect();
         let options = wide(n_executors, 2);
-        let pool = crate::executor::Pool::start(preparer, devices, options, sender).unwrap();
+        let pool = Pool::start(preparer, devices, options, sender).unwrap();
         pool.submit(trials);
         let reported = Running { pool, events }.finish(Reported::default(), |_| true);
         assert!((0..3).all(|id| is_complete(&reported, id)));
