@@ -4,9 +4,11 @@ use super::args::CheckArgs;
 use super::baseline;
 use super::error::CliError;
 use super::output::Output;
+use super::setup::Setting;
 use super::{devices, setup};
 use crate::engine::program::Section;
 use crate::sampler::propose;
+use crate::spec::StudySpec;
 use crate::study::{ConfigurationNumber, History, Precision};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,11 +46,53 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
     let bars = setup::load_bars(&spec, &args.sweep)?;
     let market = Arc::new(setup::market(&spec, &bars)?);
     let setting = setup::setting(&spec, market.clone())?;
+    let rows = plans(&spec, &setting);
+    let mut output = Output::stdout(args.format.json);
+    output.table(&rows, SHOWN, "no plan")?;
+    if !args.format.json {
+        let n_runs = spec.n_trials() * market.folds.len() as u64;
+        output.line("")?;
+        output.line(&format!(
+            "{}: {} bars, {} folds, holdout of {} bars; {} trials, {} runs, {} epochs each",
+            spec.name,
+            bars.len(),
+            market.folds.len(),
+            market.holdout.as_ref().map_or(0, |range| range.len()),
+            spec.n_trials(),
+            n_runs,
+            spec.budget.epochs,
+        ))?;
+        output.line(&format!(
+            "on {}; {} executors each, {:.1} GiB for each one's pack",
+            devices::describe(&setting.devices),
+            setting.options.n_per_device,
+            setting.options.memory_share_bytes(setting.device()) as f64 / f64::from(1 << 30),
+        ))?;
+        for line in baseline::lines(&market, spec.seed) {
+            output.line(&line)?;
+        }
+        for warning in setup::warnings(&spec, &setting) {
+            output.line(&format!("warning: {warning}"))?;
+        }
+        for row in rows.iter().filter(|row| row.runs < row.lanes as u64) {
+            output.line(&format!(
+                "warning: plan {} has {} runs for {} lanes: the pack is thin; search fewer \
+                 structural parameters, or more configurations",
+                row.plan_key, row.runs, row.lanes
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lists the plan keys of every arm, with what a pack of each takes on the device.
+fn plans(spec: &StudySpec, setting: &Setting) -> Vec<PlanRow> {
     let device = setting.device();
     let arms = spec.arms(setting.auto);
+    let n_folds = setting.preparer.market().folds.len() as u64;
     let mut rows: BTreeMap<(usize, String), PlanRow> = BTreeMap::new();
     for number in 0..spec.budget.configurations {
-        let point = propose(&spec, ConfigurationNumber(number), &History::default());
+        let point = propose(spec, ConfigurationNumber(number), &History::default());
         let params = spec.complete(&point);
         for (arm, precision) in arms.iter().enumerate() {
             let prepared = setting.preparer.plan(&params, *precision);
@@ -70,44 +114,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
                     plan_key: plan.digest.chars().take(12).collect(),
                 });
             row.configurations += 1;
-            row.runs += market.folds.len() as u64;
+            row.runs += n_folds;
         }
     }
-    let rows: Vec<PlanRow> = rows.into_values().collect();
-    let mut output = Output::stdout(args.format.json);
-    output.table(&rows, SHOWN, "no plan")?;
-    if !args.format.json {
-        let n_runs = spec.n_trials() * market.folds.len() as u64;
-        output.line("")?;
-        output.line(&format!(
-            "{}: {} bars, {} folds, holdout of {} bars; {} trials, {} runs, {} epochs each",
-            spec.name,
-            bars.len(),
-            market.folds.len(),
-            market.holdout.as_ref().map_or(0, |range| range.len()),
-            spec.n_trials(),
-            n_runs,
-            spec.budget.epochs,
-        ))?;
-        output.line(&format!(
-            "on {}; {} executors each, {:.1} GiB for each one's pack",
-            devices::describe(&setting.devices),
-            setting.options.n_per_device,
-            setting.options.memory_share_bytes(device) as f64 / f64::from(1 << 30),
-        ))?;
-        for line in baseline::lines(&market, spec.seed) {
-            output.line(&line)?;
-        }
-        for warning in setup::warnings(&spec, &setting) {
-            output.line(&format!("warning: {warning}"))?;
-        }
-        for row in rows.iter().filter(|row| row.runs < row.lanes as u64) {
-            output.line(&format!(
-                "warning: plan {} has {} runs for {} lanes: the pack is thin; search fewer \
-                 structural parameters, or more configurations",
-                row.plan_key, row.runs, row.lanes
-            ))?;
-        }
-    }
-    Ok(())
+    rows.into_values().collect()
 }
