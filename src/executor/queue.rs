@@ -285,3 +285,6 @@ impl Queue {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,9 +65,9 @@ fn with_overlap_packs_run_side_by_side_and_say_so() {
 }
 
 #[test]
-fn packs_spread_over_devices_before_executors() {
-    // Two packs' worth for two devices with two executors each: each device takes one, and both
-    // run at once, or neither would get past its first epoch.
+fn devices_run_side_by_side() {
+    // The first epoch of each device waits for the other's: with one turn for both, or with both
+    // packs on one of them, neither would end.
     let barrier = Arc::new(Barrier::new(2));
     let meet = |backend: Scripted| {
         let barrier = barrier.clone();
