@@ -208,10 +208,10 @@ pub struct BenchArgs {
     /// Measure the store instead, in a scratch study of 100,000 trials that it deletes
     #[arg(long, conflicts_with_all = ["model", "device", "lanes", "precision"])]
     pub store: bool,
-    /// Device
+    /// Device: cpu, auto, cuda:0 or a UUID
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// Lanes of the pack [default: one a core]
+    /// Lanes of the pack [default: one a core, 64 on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub lanes: Option<u32>,
     /// Precision

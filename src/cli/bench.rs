@@ -1,6 +1,7 @@
 //! `hyperopt bench`.
 
 use super::args::BenchArgs;
+use super::devices::{self, Device};
 use super::error::CliError;
 use super::output::Output;
 use super::setup;
@@ -14,6 +15,7 @@ use crate::market::synthetic::Planted;
 use crate::market::tables::{CAPITAL_DEFAULT, Flatten};
 use crate::market::{BarLength, Calendar};
 use crate::models::{RunInput, catalogue, count};
+use crate::spec::Devices;
 use crate::store::{self, Store};
 use crate::study::{ModelSchema, Params, Precision};
 use serde::Serialize;
@@ -65,9 +67,10 @@ struct TrainRow {
     n_runs: usize,
     steps_per_s: f64,
     lane_steps_per_s: f64,
-    gflop_per_s_core: f64,
-    gemm_gflop_per_s_core: f64,
-    share_of_gemm: f64,
+    /// Of a CPU, like those below.
+    gflop_per_s_core: Option<f64>,
+    gemm_gflop_per_s_core: Option<f64>,
+    share_of_gemm: Option<f64>,
 }
 
 /// Measures training or the store.
@@ -78,25 +81,31 @@ pub(super) async fn run(args: &BenchArgs, database_url: Option<&str>) -> Result<
         let report = store::bench(&store).await?;
         return output.records(&[report], STORE_SHOWN, "nothing");
     };
-    if args.device != "cpu" {
-        return Err(CliError::Device {
-            device: args.device.clone(),
-        });
-    }
+    let wanted = match &*args.device {
+        "auto" => Devices::Auto,
+        "cpu" => Devices::Cpu,
+        name => Devices::Gpus(vec![name.to_owned()]),
+    };
+    let device = devices::resolve(&wanted)?.swap_remove(0);
     let precision = Precision::from(args.precision);
-    let n_lanes = args
-        .lanes
-        .map_or(setup::n_cores().get(), |lanes| lanes as usize);
-    let row = train(model, precision, n_lanes)?;
+    let n_lanes = args.lanes.map_or_else(
+        || setup::n_lanes_full(&*device).get(),
+        |lanes| lanes as usize,
+    );
+    let row = train(&device, model, precision, n_lanes)?;
     output.table(&[row], SHOWN, "nothing")
 }
 
 /// Measures learning steps as peers' benchmarks count them: replay warm, collection and
 /// evaluation left out.
-fn train(model: &str, precision: Precision, n_lanes: usize) -> Result<TrainRow, CliError> {
+fn train(
+    backend: &Device,
+    model: &str,
+    precision: Precision,
+    n_lanes: usize,
+) -> Result<TrainRow, CliError> {
     let (kind, params) = parameters(model)?;
     let market = Arc::new(market()?);
-    let backend = setup::cpu();
     let preparer = Preparer::new(
         backend.clone(),
         market.clone(),
@@ -127,9 +136,13 @@ fn train(model: &str, precision: Precision, n_lanes: usize) -> Result<TrainRow, 
     times_s.sort_by(f64::total_cmp);
     let steps_per_s = N_UPDATES as f64 / times_s[N_RUNS / 2];
     let lane_steps_per_s = steps_per_s * n_lanes as f64;
+    let is_cpu = !devices::is_gpu(&**backend);
     let n_busy = setup::n_cores().get().min(n_lanes);
-    let gflop_per_s_core = lane_steps_per_s * REF_DQN_GFLOP / n_busy as f64;
-    let gemm_gflop_per_s_core = gemm_gflop_per_s(GEMM_SIDE);
+    let gflop_per_s_core = is_cpu.then(|| lane_steps_per_s * REF_DQN_GFLOP / n_busy as f64);
+    let gemm_gflop_per_s_core = is_cpu.then(|| gemm_gflop_per_s(GEMM_SIDE));
+    let share_of_gemm = gflop_per_s_core
+        .zip(gemm_gflop_per_s_core)
+        .map(|(reached, gemm)| reached / gemm);
     Ok(TrainRow {
         model: model.to_owned(),
         device: backend.device(),
@@ -141,7 +154,7 @@ fn train(model: &str, precision: Precision, n_lanes: usize) -> Result<TrainRow, 
         lane_steps_per_s,
         gflop_per_s_core,
         gemm_gflop_per_s_core,
-        share_of_gemm: gflop_per_s_core / gemm_gflop_per_s_core,
+        share_of_gemm,
     })
 }
 

@@ -4,7 +4,9 @@ use super::args::DoctorArgs;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::Output;
-use super::setup;
+use super::{devices, setup};
+use crate::engine::backend::Backend;
+use crate::engine::host;
 use crate::store::Store;
 use serde::Serialize;
 use std::error::Error;
@@ -14,25 +16,25 @@ const SHOWN: &[&str] = &["what", "works", "finding", "remedy"];
 /// One thing looked at.
 #[derive(Debug, Serialize)]
 struct Finding {
-    what: &'static str,
+    what: String,
     works: bool,
     finding: String,
     remedy: String,
 }
 
 impl Finding {
-    fn good(what: &'static str, finding: String) -> Self {
+    fn good(what: &str, finding: String) -> Self {
         Self {
-            what,
+            what: what.to_owned(),
             works: true,
             finding,
             remedy: String::new(),
         }
     }
 
-    fn bad(what: &'static str, finding: String, remedy: &str) -> Self {
+    fn bad(what: &str, finding: String, remedy: &str) -> Self {
         Self {
-            what,
+            what: what.to_owned(),
             works: false,
             finding,
             remedy: remedy.to_owned(),
@@ -40,21 +42,54 @@ impl Finding {
     }
 }
 
-/// Looks at device and database, and says what works.
+/// Looks at devices and database, and says what works.
 pub(super) async fn run(args: &DoctorArgs, database_url: Option<&str>) -> Result<Exit, CliError> {
-    let gib = setup::memory_available_bytes() as f64 / f64::from(1 << 30);
+    let gib = host::memory_available_bytes() as f64 / f64::from(1 << 30);
     let mut findings = vec![Finding::good(
         "cpu",
         format!(
             "{} cores, {}, {gib:.1} GiB free; f32 at full speed, tf32 and bf16 emulated",
             setup::n_cores(),
-            setup::instruction_set()
+            host::instruction_set()
         ),
     )];
+    findings.extend(gpus());
     findings.extend(database(database_url).await);
     let works = findings.iter().all(|finding| finding.works);
     Output::stdout(args.format.json).table(&findings, SHOWN, "nothing")?;
     Ok(if works { Exit::Done } else { Exit::Failure })
+}
+
+fn gpus() -> Vec<Finding> {
+    match setup::gpus() {
+        Ok(gpus) => gpus
+            .iter()
+            .map(|gpu| Finding::good(&gpu.info().id, description(&**gpu)))
+            .collect(),
+        Err(cause) => vec![Finding::bad(
+            "gpu",
+            cause,
+            "mend that, or write devices = \"cpu\" in the sweep's [executors]",
+        )],
+    }
+}
+
+/// A device in words.
+fn description(device: &dyn Backend) -> String {
+    let info = device.info();
+    let mut parts = vec![device.device()];
+    parts.extend(info.uuid);
+    parts.push(format!("driver {}", device.driver()));
+    parts.extend(device.memory().map(|memory| {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let (free, total) = (gib(memory.free_bytes), gib(memory.total_bytes));
+        format!("{free:.1} of {total:.1} GiB free")
+    }));
+    let capability = info.compute_capability;
+    parts.extend(capability.map(|(major, minor)| format!("compute capability {major}.{minor}")));
+    let auto = devices::auto_precision(device).as_str();
+    parts.push(format!("the arm auto is {auto}"));
+    parts.join(", ")
 }
 
 async fn database(database_url: Option<&str>) -> Vec<Finding> {

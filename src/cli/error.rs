@@ -80,10 +80,24 @@ pub enum CliError {
         source: EngineError,
     },
     /// There is no such device.
-    #[error("there is no device {device}")]
+    #[error("there is no device {device}; those there are: {known}")]
     Device {
         /// What was asked for.
         device: String,
+        /// Those there are.
+        known: String,
+    },
+    /// Devices that do not give equal results.
+    #[error("the devices of `executors.devices` are of several classes: {classes}")]
+    DeviceClasses {
+        /// Their classes.
+        classes: String,
+    },
+    /// GPUs are asked for, and they cannot be used.
+    #[error("no GPU can be used: {cause}")]
+    Gpus {
+        /// Why.
+        cause: String,
     },
     /// There is no such preset.
     #[error("there is no preset {name}; those there are: {known}")]
@@ -118,6 +132,7 @@ impl CliError {
             | Self::Market(_)
             | Self::Scheduler(SchedulerError::Changed { .. })
             | Self::Device { .. }
+            | Self::DeviceClasses { .. }
             | Self::Preset { .. } => Exit::Usage,
             Self::Output { .. }
             | Self::Runtime { .. }
@@ -125,6 +140,7 @@ impl CliError {
             | Self::Cluster(_)
             | Self::Scheduler(_)
             | Self::Engine { .. }
+            | Self::Gpus { .. }
             | Self::Psql { .. } => Exit::Failure,
         }
     }
@@ -155,7 +171,17 @@ impl CliError {
             Self::Scheduler(SchedulerError::Unreadable { .. }) => {
                 Some("run the file as another study with --name NEW, or delete the old one")
             }
-            Self::Device { .. } => Some("the CPU is called cpu; GPUs are not supported yet"),
+            Self::Scheduler(SchedulerError::DevicesLost { .. }) => Some(
+                "the same command goes on where the study is; `hyperopt doctor` tells which \
+                 devices work",
+            ),
+            Self::Device { .. } => Some("`hyperopt doctor` tells which devices work"),
+            Self::DeviceClasses { .. } => {
+                Some("name devices of one class: a result must not depend on where a trial ran")
+            }
+            Self::Gpus { .. } => Some(
+                "mend that (`hyperopt doctor` tells more), or write devices = \"cpu\" in [executors]",
+            ),
             Self::Output { .. }
             | Self::Runtime { .. }
             | Self::Store(_)

@@ -15,6 +15,7 @@ mod check;
 mod compare;
 mod db;
 mod delete;
+mod devices;
 mod doctor;
 mod error;
 mod exit;

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::output::Output;
 use super::progress::{self, Progress};
 use super::{baseline, best, compare, setup};
-use crate::scheduler::{self, Ended, Scheduler, Summary};
+use crate::scheduler::{self, Ended, Machine, Scheduler, Summary};
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -33,16 +33,15 @@ pub(super) async fn run(
     }
     let bars = setup::load_bars(&spec, &args.sweep)?;
     let market = Arc::new(setup::market(&spec, &bars)?);
+    let setting = setup::setting(&spec, market.clone())?;
     let store = Store::open(database_url).await?;
     if args.smoke {
         forget(&store, &spec.name).await?;
     }
     let lock = store.lock_study(&spec.name).await?;
-    let opened = scheduler::open(&store, &spec, &market.digest, setup::AUTO_PRECISION).await?;
+    let opened = scheduler::open(&store, &spec, &market.digest, setting.auto).await?;
     tell(&spec.name, &opened);
-    let preparer = Arc::new(setup::preparer(&spec, setup::cpu(), market.clone()));
-    let options = setup::pool_options(&spec);
-    for warning in setup::warnings(&spec, &preparer, &options) {
+    for warning in setup::warnings(&spec, &setting) {
         progress::line(&format!("warning: {warning}"));
     }
     let scheduler = Scheduler::new(
@@ -50,9 +49,12 @@ pub(super) async fn run(
         lock,
         opened,
         spec.clone(),
-        preparer,
-        options,
-        setup::machine(),
+        setting.preparer,
+        setting.options,
+        Machine {
+            host: setup::host_name(),
+            devices: setting.devices,
+        },
     )
     .await?;
     let (stop, signalled) = listen()?;

@@ -1,11 +1,12 @@
 //! From a sweep file to everything that a run needs.
 
+use super::devices::{self, Device};
 use super::error::CliError;
 use crate::engine::backend::Backend;
 use crate::engine::cpu::Cpu;
+use crate::engine::cuda::{self, CudaError};
 use crate::engine::env::Costs;
-use crate::executor::{MarketData, MarketOptions, PoolOptions, Preparer};
-use crate::market::bars::digest_hex;
+use crate::executor::{Lanes, MarketData, MarketOptions, PoolDevice, PoolOptions, Preparer};
 use crate::market::csv::{self, CsvOptions};
 use crate::market::split::{Purge, SplitConfig, Window};
 use crate::market::synthetic::{Planted, shuffled};
@@ -13,7 +14,6 @@ use crate::market::tables::Flatten;
 use crate::market::{BarLength, Bars, Calendar, MarketError};
 use crate::models::catalogue;
 use crate::sampler::propose;
-use crate::scheduler::Machine;
 use crate::spec::{
     self, Calendar as SpecCalendar, DataSource, EvaluateIn, StudySpec, TrainWindow, expand_date,
 };
@@ -22,17 +22,17 @@ use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Arc;
-
-/// The arm that `"auto"` stands for on the CPU.
-pub(super) const AUTO_PRECISION: Precision = Precision::F32;
+use std::sync::{Arc, OnceLock};
 
 /// Configurations that are looked at for warnings.
 const WARNED_MAX: u32 = 1_000;
 
 /// Executors of a device where the file says `"auto"`: one trains while the other's host work is
 /// done.
-const EXECUTORS_AUTO: usize = 2;
+const EXECUTORS_AUTO: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
+
+/// Lanes that fill a GPU: from here on more of them gain little.
+const GPU_LANES: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
 
 /// Reads and validates a sweep file; a dated name is filled in.
 ///
@@ -132,8 +132,23 @@ pub(super) fn market(spec: &StudySpec, bars: &Bars) -> Result<MarketData, Market
 }
 
 /// The CPU as a device, with a thread a core.
-pub(super) fn cpu() -> Arc<dyn Backend> {
+pub(super) fn cpu() -> Device {
     Arc::new(Cpu::<f32>::new(n_cores()))
+}
+
+/// GPUs of this machine that work; none where there is no driver.
+///
+/// # Errors
+/// Why there is a GPU that cannot be used.
+pub(super) fn gpus() -> Result<Vec<Device>, String> {
+    // Opened once: a process has one context a device.
+    static GPUS: OnceLock<Result<Vec<Device>, String>> = OnceLock::new();
+    GPUS.get_or_init(|| match cuda::devices() {
+        Ok(gpus) => Ok(gpus.into_iter().map(|gpu| gpu as Device).collect()),
+        Err(CudaError::NoDriver) => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    })
+    .clone()
 }
 
 /// Cores that this process may use.
@@ -141,33 +156,91 @@ pub(super) fn n_cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Prepares trials of a sweep for a device.
-pub(super) fn preparer(
-    spec: &StudySpec,
-    backend: Arc<dyn Backend>,
-    market: Arc<MarketData>,
-) -> Preparer {
+/// Prepares trials of a sweep for devices of one class.
+fn preparer(spec: &StudySpec, backend: Device, market: Arc<MarketData>) -> Preparer {
     let searched: BTreeSet<String> = spec.space.iter().map(|param| param.name.clone()).collect();
     let evaluate_in_f32 = spec.precision.evaluate_in == EvaluateIn::F32;
     Preparer::new(backend, market, &spec.kind, searched, evaluate_in_f32)
 }
 
+/// Everything of a sweep that its machine decides.
+pub(super) struct Setting {
+    /// Devices of one class.
+    pub(super) devices: Vec<PoolDevice>,
+    /// How trials run there.
+    pub(super) options: PoolOptions,
+    /// Prepares them.
+    pub(super) preparer: Arc<Preparer>,
+    /// What the arm `"auto"` stands for.
+    pub(super) auto: Precision,
+}
+
+impl Setting {
+    /// The device that stands for its class.
+    pub(super) fn device(&self) -> &PoolDevice {
+        &self.devices[0]
+    }
+}
+
+/// Finds the devices that a sweep names.
+pub(super) fn setting(spec: &StudySpec, market: Arc<MarketData>) -> Result<Setting, CliError> {
+    let found = devices::resolve(&spec.executors.devices)?;
+    let first = found[0].clone();
+    let devices = devices::pool_devices(&found, spec.executors.memory_fraction);
+    Ok(Setting {
+        options: pool_options(spec, &*first, devices.len()),
+        devices,
+        auto: devices::auto_precision(&*first),
+        preparer: Arc::new(preparer(spec, first, market)),
+    })
+}
+
+/// Lanes that fill a device: on the CPU one a core.
+pub(super) fn n_lanes_full(device: &dyn Backend) -> NonZeroUsize {
+    if devices::is_gpu(device) {
+        GPU_LANES
+    } else {
+        n_cores()
+    }
+}
+
 /// How trials of a sweep run on this machine; nothing here changes a result.
-pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
-    let nonzero = |n: u32| NonZeroUsize::new(n as usize).unwrap_or(NonZeroUsize::MIN);
-    let folds = spec.split.folds.max(1) as usize;
-    // A lane a core, and whole trials: their folds run side by side.
-    let lanes_auto = n_cores().get().next_multiple_of(folds);
+///
+/// - `device`: one of `n_devices` of its class.
+fn pool_options(spec: &StudySpec, device: &dyn Backend, n_devices: usize) -> PoolOptions {
+    let nonzero = |n: usize| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
     let executors = &spec.executors;
+    let n_per_device = executors
+        .per_device
+        .map_or(EXECUTORS_AUTO, |n| nonzero(n as usize));
+    let n_folds = nonzero(spec.split.folds as usize);
+    let n_full = n_lanes_full(device);
+    let auto = if devices::is_gpu(device) {
+        // Two cohorts at the most are at work at a time, divided among the executors.
+        let two_cohorts = spec.scheduler.cohort.saturating_mul(2) as usize;
+        let n_configurations = two_cohorts.min(spec.budget.configurations as usize);
+        let n_trials = n_configurations
+            .saturating_mul(spec.precision.arms.len())
+            .saturating_mul(spec.budget.replicates as usize);
+        let n_runs = n_trials.saturating_mul(n_folds.get());
+        Lanes::Auto {
+            n_full,
+            n_runs: nonzero(n_runs.div_ceil(n_per_device.get() * n_devices)),
+            n_folds,
+        }
+    } else {
+        // Whoever has the turn has all the cores.
+        Lanes::Auto {
+            n_full,
+            n_runs: NonZeroUsize::MAX,
+            n_folds,
+        }
+    };
     PoolOptions {
-        n_executors: executors.per_device.map_or(
-            NonZeroUsize::new(EXECUTORS_AUTO).expect("not zero"),
-            nonzero,
-        ),
-        n_lanes: executors
+        n_per_device,
+        lanes: executors
             .lanes
-            .map_or(NonZeroUsize::new(lanes_auto).expect("not zero"), nonzero),
-        memory_bytes_max: (memory_available_bytes() as f64 * executors.memory_fraction) as u64,
+            .map_or(auto, |n| Lanes::Fixed(nonzero(n as usize))),
         overlap: executors.overlap,
         objective: spec.objective,
         n_epochs: spec.budget.epochs,
@@ -178,19 +251,17 @@ pub(super) fn pool_options(spec: &StudySpec) -> PoolOptions {
 ///
 /// Looks at no more than the first [`WARNED_MAX`] configurations that a sampler without history
 /// would propose.
-pub(super) fn warnings(
-    spec: &StudySpec,
-    preparer: &Preparer,
-    options: &PoolOptions,
-) -> Vec<String> {
+pub(super) fn warnings(spec: &StudySpec, setting: &Setting) -> Vec<String> {
+    let device = setting.device();
+    let share_bytes = setting.options.memory_share_bytes(device);
     let mut warnings = Vec::new();
     let mut idle: Option<u32> = None;
-    let mut too_large: Option<(u32, usize)> = None;
+    let mut too_large: Option<(u32, u64)> = None;
     for number in 0..spec.budget.configurations.min(WARNED_MAX) {
         let point = propose(spec, ConfigurationNumber(number), &History::default());
         let params = spec.complete(&point);
-        for precision in spec.arms(AUTO_PRECISION) {
-            let plan = preparer.plan(&params, precision);
+        for precision in spec.arms(setting.auto) {
+            let plan = setting.preparer.plan(&params, precision);
             if plan
                 .trainer
                 .n_updates(&params, u64::from(spec.budget.epochs))
@@ -198,8 +269,9 @@ pub(super) fn warnings(
             {
                 idle.get_or_insert(number);
             }
-            if plan.plan.lane_bytes as u64 > options.memory_share_bytes() {
-                too_large.get_or_insert((number, plan.plan.lane_bytes));
+            let lane_bytes = device.backend.bytes(&plan.plan, 1);
+            if lane_bytes > share_bytes {
+                too_large.get_or_insert((number, lane_bytes));
             }
         }
     }
@@ -215,52 +287,15 @@ pub(super) fn warnings(
         warnings.push(format!(
             "configuration {number} needs {} MiB a lane, an executor may take {} MiB: its trials \
              will fail; lower train.replay_capacity_max, or raise executors.memory_fraction",
-            mib(bytes as u64),
-            mib(options.memory_share_bytes())
+            mib(bytes),
+            mib(share_bytes)
         ));
     }
     warnings
 }
 
-/// Memory that new allocations may use: what the system has, or what a container's limit leaves;
-/// as if there were no bound where neither says.
-pub(super) fn memory_available_bytes() -> u64 {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let text = read("/proc/meminfo");
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| {
-        line.trim()
-            .trim_end_matches("kB")
-            .trim()
-            .parse::<u64>()
-            .ok()
-    });
-    let system = kib.map_or(u64::MAX, |kib| kib * 1024);
-    let bytes = |path: &str| read(path).trim().parse::<u64>().ok();
-    let limit = bytes("/sys/fs/cgroup/memory.max");
-    let used = bytes("/sys/fs/cgroup/memory.current").unwrap_or(0);
-    system.min(limit.map_or(u64::MAX, |limit| limit.saturating_sub(used)))
-}
-
-/// What attempts record of this machine.
-pub(super) fn machine() -> Machine {
-    Machine {
-        host: host(),
-        driver: instruction_set(),
-        kernel_digest: program_digest(),
-    }
-}
-
-/// Digest of this program's own file: on the CPU the kernels are part of it.
-fn program_digest() -> String {
-    let file = std::env::current_exe().and_then(std::fs::read);
-    file.map_or_else(|_| "unknown".to_owned(), |bytes| digest_hex(&bytes))
-}
-
 /// Name of this machine, for the worker's row.
-fn host() -> String {
+pub(super) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() {
@@ -268,20 +303,4 @@ fn host() -> String {
     } else {
         name.to_owned()
     }
-}
-
-/// The widest instruction set that the kernels use here, the CPU's "driver".
-pub(super) fn instruction_set() -> String {
-    #[cfg(target_arch = "x86_64")]
-    {
-        for (name, found) in [
-            ("avx512f", std::arch::is_x86_feature_detected!("avx512f")),
-            ("avx2", std::arch::is_x86_feature_detected!("avx2")),
-        ] {
-            if found {
-                return format!("x86_64 {name}");
-            }
-        }
-    }
-    std::env::consts::ARCH.to_owned()
 }

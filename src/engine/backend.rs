@@ -1,6 +1,7 @@
 //! The contract between plans and devices.
 
 use super::graph::DType;
+use super::host;
 use super::op::{StateId, TableId};
 use super::plan::Plan;
 use super::program::{Program, Section};
@@ -147,10 +148,69 @@ pub(super) fn bad_values(
     }
 }
 
+/// Memory of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// All of it, bytes.
+    pub total_bytes: u64,
+    /// Free now, bytes.
+    pub free_bytes: u64,
+}
+
+/// What tells one device of a machine from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Name in a sweep file: `cpu`, `cuda:0`.
+    pub id: String,
+    /// Name that stays when devices are added or the order changes: `GPU-…`.
+    pub uuid: Option<String>,
+    /// Major and minor; none of a CPU.
+    pub compute_capability: Option<(u32, u32)>,
+}
+
 /// A device that runs plans.
 pub trait Backend: Send + Sync {
     /// Returns a name for people: `cpu`, or the GPU's.
     fn device(&self) -> String;
+
+    /// Returns what tells it from the machine's other devices.
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            id: "cpu".to_owned(),
+            uuid: None,
+            compute_capability: None,
+        }
+    }
+
+    /// Returns a name that devices share exactly where they give bit-equal results.
+    fn class(&self) -> String {
+        self.device()
+    }
+
+    /// Returns the driver's version; of a CPU its instruction set.
+    fn driver(&self) -> String {
+        host::instruction_set()
+    }
+
+    /// Returns the digest of the code that runs a plan.
+    fn kernel_digest(&self, _plan: &Plan) -> String {
+        host::program_digest().to_owned()
+    }
+
+    /// Returns the device's own memory; none where it is the system's.
+    fn memory(&self) -> Option<DeviceMemory> {
+        None
+    }
+
+    /// Returns the bytes that [`Backend::open`] takes for a plan.
+    fn bytes(&self, plan: &Plan, n_lanes: usize) -> u64 {
+        n_lanes as u64 * plan.lane_bytes as u64
+    }
+
+    /// Returns the arithmetic that suits the device best: what the arm `"auto"` stands for.
+    fn auto_precision(&self) -> DType {
+        DType::F32
+    }
 
     /// Whether tf32 and bf16 are emulated by rounding, so that their times mean nothing.
     fn is_emulated(&self, dtype: DType) -> bool;
@@ -162,7 +222,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// [`EngineError::OutOfMemory`]: the packer halves the pack and asks again;
-    /// [`EngineError::BadValues`] for tables that do not fit.
+    /// [`EngineError::BadValues`] for tables that do not fit; [`EngineError::Device`].
     fn open(
         &self,
         plan: Arc<Plan>,

@@ -16,6 +16,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod env;
 pub mod graph;
+pub mod host;
 pub mod math;
 pub mod op;
 pub mod plan;

@@ -1,5 +1,6 @@
 //! What executors tell the scheduler.
 
+use super::queue::ExecutorId;
 use crate::market::metrics::Figures;
 use crate::models::EpochMetrics;
 use crate::study::{DegenerateReason, FailureKind, TrialId};
@@ -14,6 +15,21 @@ pub enum Event {
     Epoch(Vec<EpochReport>),
     /// A trial has ended.
     Done(Box<TrialReport>),
+    /// A device runs no trial any more, and everything that it ran has been reported.
+    DeviceLost(DeviceLoss),
+    /// An executor panicked outside of its packs: what it ran will not be reported.
+    ExecutorLost,
+}
+
+/// The loss of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceLoss {
+    /// Its name in a sweep file.
+    pub device: String,
+    /// The cause in plain words.
+    pub cause: String,
+    /// Devices that still run trials.
+    pub n_devices_left: usize,
 }
 
 /// Trials that enter a pack.
@@ -23,9 +39,15 @@ pub struct StartedPack {
     pub trials: Vec<TrialId>,
     /// Digest of everything structural.
     pub plan_key: String,
+    /// Class of the device.
+    pub device: String,
+    /// Its driver, or the instruction set of a CPU.
+    pub driver: String,
+    /// Digest of the code that runs the plan there.
+    pub kernel_digest: String,
     /// Lanes of the pack, dead ones included.
     pub n_lanes: u32,
-    /// Bytes of all lanes.
+    /// Bytes of the whole pack.
     pub arena_bytes: u64,
     /// Bytes of one lane.
     pub bytes_per_lane: u64,
@@ -69,6 +91,8 @@ pub struct EpochReport {
 pub struct TrialReport {
     /// Which trial.
     pub trial_id: TrialId,
+    /// Who ran it.
+    pub executor: ExecutorId,
     /// How.
     pub end: TrialEnd,
     /// Per fold, at the best epoch (the last one of a degenerate trial); empty after a failure.
@@ -89,6 +113,8 @@ pub enum TrialEnd {
     Degenerate(DegenerateReason),
     /// Failed.
     Failed(TrialFailure),
+    /// Cut off by the loss of its device: the attempt failed, the trial may run elsewhere.
+    Lost(TrialFailure),
 }
 
 /// Why a trial failed.

@@ -5,8 +5,9 @@
 //! - A free lane takes the next run of a taken trial before another trial is taken.
 
 use super::message::{EpochReport, Event, TrialEnd, TrialFailure};
-use super::pool::Shared;
+use super::pool::{Footprint, Shared};
 use super::prepare::{Prepared, PreparedPlan};
+use super::queue::{ExecutorId, Order};
 use super::tracker::{Snapshot, Tracker};
 use super::weights::{self, Origin};
 use crate::engine::backend::{Data, Elapsed, EngineError, LaneIdx, Session};
@@ -33,45 +34,94 @@ struct ActiveTrial {
     tracker: Tracker,
 }
 
-/// A session with its lanes.
+/// A session on its executor's device, with or without runs in its lanes.
+pub(super) struct Resident {
+    pub(super) plan: Arc<PreparedPlan>,
+    pub(super) footprint: Footprint,
+    session: Box<dyn Session>,
+}
+
+impl Resident {
+    /// Allocates the lanes.
+    pub(super) fn open(
+        shared: &Shared,
+        me: ExecutorId,
+        plan: &Arc<PreparedPlan>,
+        n_lanes: usize,
+    ) -> Result<Self, EngineError> {
+        let device = shared.device(me);
+        let backend = &device.backend;
+        let asked_bytes = backend.bytes(&plan.plan, n_lanes);
+        let share_bytes = shared.options.memory_share_bytes(device);
+        if asked_bytes > share_bytes {
+            return Err(EngineError::OutOfMemory {
+                device: backend.device(),
+                asked_bytes,
+                free_bytes: share_bytes,
+            });
+        }
+        let session = backend.open(plan.plan.clone(), &plan.tables, n_lanes)?;
+        Ok(Self {
+            plan: plan.clone(),
+            footprint: Footprint {
+                n_lanes,
+                arena_bytes: asked_bytes,
+                kernel_digest: backend.kernel_digest(&plan.plan),
+            },
+            session,
+        })
+    }
+}
+
+/// A session with trials in its lanes.
 pub(super) struct Pack<'s> {
     shared: &'s Shared,
+    me: ExecutorId,
     plan: Arc<PreparedPlan>,
+    footprint: Footprint,
     session: Box<dyn Session>,
     lanes: Vec<Option<LaneRun>>,
+    /// Taken, and not yet begun.
+    claimed: Vec<Prepared>,
     waiting_runs: VecDeque<(TrialId, usize)>,
     trials: BTreeMap<TrialId, ActiveTrial>,
 }
 
 impl<'s> Pack<'s> {
-    /// Allocates the lanes.
-    pub(super) fn open(
+    /// Starts with dead lanes.
+    ///
+    /// - `claimed`: trials to begin with, no more than there are lanes for.
+    pub(super) fn new(
         shared: &'s Shared,
-        plan: &Arc<PreparedPlan>,
-        n_lanes: usize,
-    ) -> Result<Self, EngineError> {
-        let asked_bytes = (n_lanes * plan.plan.lane_bytes) as u64;
-        let share = shared.options.memory_share_bytes();
-        if asked_bytes > share {
-            let device = shared.preparer.backend().device();
-            return Err(EngineError::OutOfMemory {
-                device,
-                asked_bytes,
-                free_bytes: share,
-            });
-        }
-        let session = shared
-            .preparer
-            .backend()
-            .open(plan.plan.clone(), &plan.tables, n_lanes)?;
-        Ok(Self {
-            shared,
-            plan: plan.clone(),
+        me: ExecutorId,
+        resident: Resident,
+        claimed: Vec<Prepared>,
+    ) -> Self {
+        let Resident {
+            plan,
+            footprint,
             session,
-            lanes: vec![None; n_lanes],
+        } = resident;
+        Self {
+            shared,
+            me,
+            plan,
+            lanes: vec![None; footprint.n_lanes],
+            footprint,
+            session,
+            claimed,
             waiting_runs: VecDeque::new(),
             trials: BTreeMap::new(),
-        })
+        }
+    }
+
+    /// Leaves the session to the next pack.
+    pub(super) fn into_resident(self) -> Resident {
+        Resident {
+            plan: self.plan,
+            footprint: self.footprint,
+            session: self.session,
+        }
     }
 
     /// Runs epochs until no trial of this plan key is left.
@@ -81,7 +131,7 @@ impl<'s> Pack<'s> {
         let _span = debug_span!("pack", plan_key = self.plan.key()).entered();
         loop {
             self.refill()?;
-            if self.shared.is_stopping() || self.lanes.iter().all(Option::is_none) {
+            if !self.goes_on()? || self.lanes.iter().all(Option::is_none) {
                 return Ok(());
             }
             let is_warmup = !warmed.contains(self.plan.key());
@@ -92,13 +142,22 @@ impl<'s> Pack<'s> {
         }
     }
 
-    /// Reports every trial of the pack as failed.
-    pub(super) fn fail_all(&mut self, failure: &TrialFailure) {
-        self.waiting_runs.clear();
-        self.lanes.fill(None);
-        for trial_id in std::mem::take(&mut self.trials).into_keys() {
-            self.shared
-                .end(trial_id, TrialEnd::Failed(failure.clone()), Vec::new());
+    /// Whether another epoch may begin; fails as the device did where that is lost.
+    fn goes_on(&self) -> Result<bool, EngineError> {
+        match self.shared.queue.order(self.me.device) {
+            Order::GoOn => Ok(true),
+            Order::Stop => Ok(false),
+            Order::Leave(cause) => Err(cause),
+        }
+    }
+
+    /// Drops the session and ends every trial of the pack so.
+    pub(super) fn fail_all(self, end: &TrialEnd) {
+        let (shared, me) = (self.shared, self.me);
+        drop(self.session);
+        shared.queue.give_back(self.claimed);
+        for trial_id in self.trials.into_keys() {
+            shared.end(me, trial_id, end.clone(), Vec::new());
         }
     }
 
@@ -125,8 +184,16 @@ impl<'s> Pack<'s> {
     }
 
     fn take_trials(&mut self, n_wanted: usize) {
-        let taken = self.shared.take(self.plan.key(), n_wanted);
-        for prepared in self.shared.begin(&self.plan, self.lanes.len(), taken) {
+        let mut taken = std::mem::take(&mut self.claimed);
+        let n_missing = n_wanted.saturating_sub(taken.len());
+        if n_missing > 0 {
+            let queue = &self.shared.queue;
+            taken.extend(queue.take(self.me, self.plan.key(), n_missing));
+        }
+        let begun = self
+            .shared
+            .begin(self.me, &self.plan, &self.footprint, taken);
+        for prepared in begun {
             let trial_id = prepared.request.trial_id;
             let n_folds = prepared.request.seeds.len();
             self.waiting_runs
@@ -170,8 +237,8 @@ impl<'s> Pack<'s> {
     /// Says whether it did: not if executors were told to stop while it waited for its turn.
     fn epoch(&mut self, is_warmup: bool) -> Result<bool, EngineError> {
         let elapsed = {
-            let turn = self.shared.turn();
-            if self.shared.is_stopping() {
+            let turn = self.shared.turn(self.me);
+            if !self.goes_on()? {
                 return Ok(false);
             }
             let train = self.session.train(self.plan.trainer.n_cycles())?;
@@ -284,8 +351,8 @@ impl<'s> Pack<'s> {
                 *lane = None;
             }
         }
-        self.shared
-            .end(trial_id, TrialEnd::Failed(failure), Vec::new());
+        let end = TrialEnd::Failed(failure);
+        self.shared.end(self.me, trial_id, end, Vec::new());
     }
 
     /// Moves live lanes to their next epoch, frees finished ones, ends finished trials.
@@ -320,7 +387,7 @@ impl<'s> Pack<'s> {
                 };
                 weights::serialize(self.plan.trainer.layout(), params, &origin)
             });
-            self.shared.end(trial_id, end, folds);
+            self.shared.end(self.me, trial_id, end, folds);
         }
     }
 }

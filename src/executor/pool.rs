@@ -1,12 +1,15 @@
-//! Executors of a device and the queue that feeds them.
+//! Devices, their executors and the queue that feeds them.
 
+use super::lanes::Lanes;
 use super::message::{Event, FoldResult, StartedPack, TrialEnd, TrialReport};
 use super::prepare::{Prepared, PreparedPlan, Preparer};
+use super::queue::{ExecutorId, Queue};
 use super::thread;
+use crate::engine::backend::Backend;
+use crate::engine::plan::Plan;
 use crate::study::{Objective, TrialId};
-use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -14,13 +17,11 @@ use tokio::sync::oneshot;
 /// How trials run. Nothing here but objective and epochs changes a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PoolOptions {
-    /// Executor threads.
-    pub n_executors: NonZeroUsize,
+    /// Executor threads of each device.
+    pub n_per_device: NonZeroUsize,
     /// Lanes of a pack.
-    pub n_lanes: NonZeroUsize,
-    /// Bytes that all packs together may take.
-    pub memory_bytes_max: u64,
-    /// Whether packs run side by side, which makes their times incomparable.
+    pub lanes: Lanes,
+    /// Whether packs run side by side on a device, which makes their times incomparable.
     pub overlap: bool,
     /// What trials are scored by.
     pub objective: Objective,
@@ -29,19 +30,34 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// Returns what of the memory one executor's pack may take.
-    pub fn memory_share_bytes(&self) -> u64 {
-        self.memory_bytes_max / self.n_executors.get() as u64
+    /// Returns what one executor's pack may take of a device's memory, bytes.
+    pub fn memory_share_bytes(&self, device: &PoolDevice) -> u64 {
+        device.memory_bytes_max / self.n_per_device.get() as u64
     }
 
-    /// Returns the lanes of a pack: what was asked for, halved until it fits the executor's share
-    /// of the memory; 1 at the least.
-    pub fn lanes_that_fit(&self, lane_bytes: usize) -> usize {
-        let mut n_lanes = self.n_lanes.get();
-        while n_lanes > 1 && (n_lanes * lane_bytes) as u64 > self.memory_share_bytes() {
-            n_lanes /= 2;
-        }
-        n_lanes
+    /// Returns the lanes of a plan's packs on a device.
+    pub fn n_lanes(&self, device: &PoolDevice, plan: &Plan) -> usize {
+        self.lanes.choose(self.memory_share_bytes(device), |n| {
+            device.backend.bytes(plan, n)
+        })
+    }
+}
+
+/// A device of a pool.
+#[derive(Clone)]
+pub struct PoolDevice {
+    /// The device.
+    pub backend: Arc<dyn Backend>,
+    /// Bytes that all its packs together may take.
+    pub memory_bytes_max: u64,
+}
+
+impl std::fmt::Debug for PoolDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PoolDevice")
+            .field("id", &self.backend.info().id)
+            .field("memory_bytes_max", &self.memory_bytes_max)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,86 +66,56 @@ pub(super) struct Shared {
     pub(super) preparer: Arc<Preparer>,
     pub(super) options: PoolOptions,
     pub(super) events: Sender<Event>,
-    /// Held for the duration of an epoch, so that its device time is its own.
-    turn: Mutex<()>,
-    queue: Mutex<Queue>,
-    changed: Condvar,
+    pub(super) queue: Queue,
+    devices: Vec<PoolDevice>,
+    /// Per device: held for the duration of an epoch, so that its device time is its own.
+    turns: Vec<Mutex<()>>,
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Prepared>,
-    is_closed: bool,
-    is_stopping: bool,
+/// What attempts record of a session.
+#[derive(Debug, Clone)]
+pub(super) struct Footprint {
+    pub(super) n_lanes: usize,
+    pub(super) arena_bytes: u64,
+    pub(super) kernel_digest: String,
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no thread panics holding it")
+    pub(super) fn device(&self, me: ExecutorId) -> &PoolDevice {
+        &self.devices[me.device]
     }
 
-    /// Waits for a trial; `None` once there will be none.
-    pub(super) fn next_plan(&self) -> Option<Arc<PreparedPlan>> {
-        let mut queue = self.queue();
-        loop {
-            if queue.is_stopping {
-                return None;
-            }
-            if let Some(first) = queue.waiting.front() {
-                return Some(first.plan.clone());
-            }
-            if queue.is_closed {
-                return None;
-            }
-            queue = self
-                .changed
-                .wait(queue)
-                .expect("no thread panics holding it");
-        }
+    pub(super) fn backend(&self, me: ExecutorId) -> &dyn Backend {
+        &*self.devices[me.device].backend
     }
 
-    /// Takes up to `n_max` waiting trials of a plan key and of the oldest waiting cohort.
-    ///
-    /// Never past a cohort: the next one is sampled when an earlier one has ended, and a wall
-    /// limit finds few configurations begun.
-    pub(super) fn take(&self, key: &str, n_max: usize) -> Vec<Prepared> {
-        let mut queue = self.queue();
-        if queue.is_stopping {
-            return Vec::new();
-        }
-        let oldest = queue.waiting.iter().map(|trial| trial.request.cohort).min();
-        let mut taken = Vec::new();
-        let mut kept = VecDeque::with_capacity(queue.waiting.len());
-        for trial in queue.waiting.drain(..) {
-            let is_of_cohort = Some(trial.request.cohort) == oldest;
-            if taken.len() < n_max && is_of_cohort && trial.plan.key() == key {
-                taken.push(trial);
-            } else {
-                kept.push_back(trial);
-            }
-        }
-        queue.waiting = kept;
-        taken
+    /// Returns the trials whose runs fill so many lanes.
+    pub(super) fn n_trials(&self, n_lanes: usize) -> usize {
+        n_lanes.div_ceil(self.preparer.market().folds.len())
     }
 
     /// Announces taken trials and waits until their start is durable; returns those that may run.
     pub(super) fn begin(
         &self,
+        me: ExecutorId,
         plan: &PreparedPlan,
-        n_lanes: usize,
+        footprint: &Footprint,
         taken: Vec<Prepared>,
     ) -> Vec<Prepared> {
         if taken.is_empty() {
             return taken;
         }
-        let bytes_per_lane = plan.plan.lane_bytes as u64;
+        let backend = self.backend(me);
         let (accepted, answer) = oneshot::channel();
         let start = StartedPack {
             trials: taken.iter().map(|trial| trial.request.trial_id).collect(),
             plan_key: plan.key().to_owned(),
-            n_lanes: u32::try_from(n_lanes).expect("few lanes"),
-            arena_bytes: bytes_per_lane * n_lanes as u64,
-            bytes_per_lane,
+            device: backend.class(),
+            driver: backend.driver(),
+            kernel_digest: footprint.kernel_digest.clone(),
+            n_lanes: u32::try_from(footprint.n_lanes).expect("few lanes"),
+            arena_bytes: footprint.arena_bytes,
+            bytes_per_lane: plan.plan.lane_bytes as u64,
             accepted,
         };
         // Nobody listens only when the study is over; then nothing may start.
@@ -147,9 +133,16 @@ impl Shared {
     }
 
     /// Reports the end of a trial that has begun.
-    pub(super) fn end(&self, trial_id: TrialId, end: TrialEnd, folds: Vec<FoldResult>) {
+    pub(super) fn end(
+        &self,
+        me: ExecutorId,
+        trial_id: TrialId,
+        end: TrialEnd,
+        folds: Vec<FoldResult>,
+    ) {
         let report = TrialReport {
             trial_id,
+            executor: me,
             end,
             folds,
         };
@@ -157,20 +150,16 @@ impl Shared {
         let _ = self.events.blocking_send(Event::Done(Box::new(report)));
     }
 
-    /// Waits for the device; `None` where packs run side by side.
-    pub(super) fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+    /// Waits for the executor's device; `None` where packs run side by side.
+    pub(super) fn turn(&self, me: ExecutorId) -> Option<MutexGuard<'_, ()>> {
+        let turn = &self.turns[me.device];
         // A pack that panicked in its turn is lost, and the device is the next one's all the same.
-        let wait = || self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = || turn.lock().unwrap_or_else(PoisonError::into_inner);
         (!self.options.overlap).then(wait)
-    }
-
-    /// Whether executors end at the next epoch boundary.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.queue().is_stopping
     }
 }
 
-/// Executors of one device.
+/// Executors of devices of one class.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -179,57 +168,75 @@ pub struct Pool {
 impl Pool {
     /// Starts the executors.
     ///
+    /// - `devices`: all of the class that plans are prepared for.
     /// - `events`: where they report; when it is full they wait.
     ///
     /// # Errors
     /// [`std::io::Error`] if the system starts no thread.
+    ///
+    /// # Panics
+    /// If a device is of another class: results would depend on where a trial runs.
     pub fn start(
         preparer: Arc<Preparer>,
+        devices: Vec<PoolDevice>,
         options: PoolOptions,
         events: Sender<Event>,
     ) -> Result<Self, std::io::Error> {
+        let class = preparer.backend().class();
+        let is_of_class = |device: &PoolDevice| device.backend.class() == class;
+        assert!(devices.iter().all(is_of_class), "every device is a {class}");
+        let n_per_device = options.n_per_device.get();
         let shared = Arc::new(Shared {
             preparer,
             options,
             events,
-            turn: Mutex::new(()),
-            queue: Mutex::default(),
-            changed: Condvar::new(),
+            queue: Queue::new(devices.len(), n_per_device),
+            turns: devices.iter().map(|_| Mutex::new(())).collect(),
+            devices,
         });
         let mut pool = Self {
             shared,
             threads: Vec::new(),
         };
-        for idx in 0..options.n_executors.get() {
-            let shared = pool.shared.clone();
-            let builder = std::thread::Builder::new().name(format!("executor-{idx}"));
-            pool.threads
-                .push(builder.spawn(move || thread::run(&shared))?);
+        for executor in 0..n_per_device {
+            for device in 0..pool.shared.devices.len() {
+                let me = ExecutorId { device, executor };
+                if let Err(error) = pool.spawn(me) {
+                    pool.stop();
+                    return Err(error);
+                }
+            }
         }
         Ok(pool)
     }
 
-    /// Adds trials; executors take them in this order.
-    pub fn submit(&self, trials: Vec<Prepared>) {
-        self.shared.queue().waiting.extend(trials);
-        self.shared.changed.notify_all();
+    fn spawn(&mut self, me: ExecutorId) -> Result<(), std::io::Error> {
+        let shared = self.shared.clone();
+        let name = format!("executor-{}-{}", me.device, me.executor);
+        let builder = std::thread::Builder::new().name(name);
+        self.threads
+            .push(builder.spawn(move || thread::run(&shared, me))?);
+        Ok(())
     }
 
-    /// Takes back the trials that no executor has begun and of which `keeps` says no.
+    /// Adds trials; executors take them in this order.
+    pub fn submit(&self, trials: Vec<Prepared>) {
+        self.shared.queue.submit(trials);
+    }
+
+    /// Takes back the trials that no executor has taken and of which `keeps` says no.
     pub fn withdraw(&self, keeps: impl Fn(&Prepared) -> bool) {
-        self.shared.queue().waiting.retain(keeps);
+        self.shared.queue.retain(keeps);
     }
 
     /// Says that no trial will follow: executors end once the queue is empty.
     pub fn close(&self) {
-        self.shared.queue().is_closed = true;
-        self.shared.changed.notify_all();
+        self.shared.queue.close();
     }
 
     /// Ends executors at the next epoch boundary; what they run is given up.
     pub fn stop(&self) {
-        self.shared.queue().is_stopping = true;
-        self.shared.changed.notify_all();
+        self.shared.queue.stop();
     }
 
     /// Waits until every executor has ended. Blocks; the receiver of events must be drained or

@@ -4,6 +4,7 @@
 //! - Equal plan keys mean equal programs, and one plan serves them all.
 
 use super::MarketData;
+use super::queue::ExecutorId;
 use crate::engine::backend::{Backend, Tables};
 use crate::engine::graph::DType;
 use crate::engine::plan::Plan;
@@ -62,9 +63,12 @@ pub struct Prepared {
     pub request: TrialRequest,
     /// How.
     pub plan: Arc<PreparedPlan>,
+    /// The executor that it failed on, or found no memory on; another one takes it, on another
+    /// device if there is one.
+    pub shuns: Option<ExecutorId>,
 }
 
-/// Prepares trials of one study for one device.
+/// Prepares trials of one study for devices of one class: a plan serves them all.
 pub struct Preparer {
     backend: Arc<dyn Backend>,
     market: Arc<MarketData>,
@@ -78,6 +82,7 @@ pub struct Preparer {
 impl Preparer {
     /// Starts with no plan.
     ///
+    /// - `backend`: stands for its class.
     /// - `searched`: names of the parameters that the study searches.
     /// - `evaluate_in_f32`: whether every arm acts and evaluates in single precision.
     pub fn new(
@@ -98,7 +103,7 @@ impl Preparer {
         }
     }
 
-    /// Returns the device.
+    /// Returns the device that stands for its class.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
@@ -157,7 +162,11 @@ impl Preparer {
     /// Prepares a trial.
     pub fn prepare(&self, request: TrialRequest) -> Prepared {
         let plan = self.plan(&request.params, request.precision);
-        Prepared { request, plan }
+        Prepared {
+            request,
+            plan,
+            shuns: None,
+        }
     }
 }
 

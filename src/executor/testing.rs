@@ -4,11 +4,11 @@
 //! - Arithmetic is the CPU's: whatever a script leaves alone gives the CPU's results.
 
 use super::{
-    EpochReport, Event, MarketData, MarketOptions, Pool, PoolOptions, Prepared, Preparer,
-    StartedPack, TrialReport, TrialRequest,
+    DeviceLoss, EpochReport, Event, Lanes, MarketData, MarketOptions, Pool, PoolDevice,
+    PoolOptions, Prepared, Preparer, StartedPack, TrialReport, TrialRequest,
 };
 use crate::engine::backend::{
-    Backend, Data, Elapsed, EngineError, LaneIdx, Session, StateValues, Tables,
+    Backend, Data, DeviceInfo, Elapsed, EngineError, LaneIdx, Session, StateValues, Tables,
 };
 use crate::engine::cpu::Cpu;
 use crate::engine::env::Costs;
@@ -24,7 +24,7 @@ use crate::study::{Direction, Metric, Objective, Params, Precision, TrialId, Val
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
 /// Epochs of a run.
@@ -33,14 +33,33 @@ pub(crate) const N_EPOCHS: u32 = 3;
 pub(crate) const N_FOLDS: usize = 2;
 
 type OpenHook = Box<dyn Fn(usize) -> Result<(), EngineError> + Send + Sync>;
-type TrainHook = Box<dyn Fn(usize) + Send + Sync>;
+type TrainHook = Box<dyn Fn(usize) -> Result<(), EngineError> + Send + Sync>;
+
+/// What a scripted device has seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Sessions opened.
+    pub(crate) n_opened: AtomicUsize,
+    /// Epochs begun, over all sessions.
+    pub(crate) n_trained: AtomicUsize,
+    /// Bytes of the sessions that are there.
+    pub(crate) n_bytes: AtomicU64,
+    /// Most bytes at a time.
+    pub(crate) n_bytes_peak: AtomicU64,
+    /// Epochs going on.
+    n_going: AtomicUsize,
+    /// Most epochs at a time.
+    pub(crate) n_going_peak: AtomicUsize,
+}
 
 /// A CPU that first does what a script says.
 pub(crate) struct Scripted {
     cpu: Cpu<f32>,
+    ordinal: usize,
+    is_defective: bool,
     on_open: OpenHook,
     on_train: Arc<TrainHook>,
-    n_trained: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
 }
 
 impl Scripted {
@@ -48,9 +67,27 @@ impl Scripted {
     pub(crate) fn new() -> Self {
         Self {
             cpu: Cpu::new(NonZeroUsize::MIN),
+            ordinal: 0,
+            is_defective: false,
             on_open: Box::new(|_| Ok(())),
-            on_train: Arc::new(Box::new(|_| ())),
-            n_trained: Arc::default(),
+            on_train: Arc::new(Box::new(|_| Ok(()))),
+            seen: Arc::default(),
+        }
+    }
+
+    /// One of several devices of the class.
+    pub(crate) fn numbered(ordinal: usize) -> Self {
+        Self {
+            ordinal,
+            ..Self::new()
+        }
+    }
+
+    /// One whose executors panic outside of any pack.
+    pub(crate) fn defective() -> Self {
+        Self {
+            is_defective: true,
+            ..Self::new()
         }
     }
 
@@ -64,15 +101,52 @@ impl Scripted {
     }
 
     /// - `hook`: gets the number of the epoch, counted over all sessions; may wait or panic.
-    pub(crate) fn on_train(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+    pub(crate) fn on_train(self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.failing(move |n| {
+            hook(n);
+            Ok(())
+        })
+    }
+
+    /// As [`Scripted::on_train`]; the hook may also fail.
+    pub(crate) fn failing(
+        mut self,
+        hook: impl Fn(usize) -> Result<(), EngineError> + Send + Sync + 'static,
+    ) -> Self {
         self.on_train = Arc::new(Box::new(hook));
         self
+    }
+
+    /// What it sees from now on.
+    pub(crate) fn seen(&self) -> Arc<Seen> {
+        self.seen.clone()
     }
 }
 
 impl Backend for Scripted {
     fn device(&self) -> String {
         "scripted".to_owned()
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            id: format!("scripted:{}", self.ordinal),
+            uuid: None,
+            compute_capability: None,
+        }
+    }
+
+    fn driver(&self) -> String {
+        "driver".to_owned()
+    }
+
+    fn kernel_digest(&self, plan: &Plan) -> String {
+        format!("kernels of {}", plan.digest)
+    }
+
+    fn bytes(&self, plan: &Plan, n_lanes: usize) -> u64 {
+        assert!(!self.is_defective, "a defect of the backend");
+        self.cpu.bytes(plan, n_lanes)
     }
 
     fn is_emulated(&self, dtype: DType) -> bool {
@@ -90,18 +164,39 @@ impl Backend for Scripted {
         n_lanes: usize,
     ) -> Result<Box<dyn Session>, EngineError> {
         (self.on_open)(n_lanes)?;
+        let n_bytes = self.bytes(&plan, n_lanes);
+        let session = self.cpu.open(plan, tables, n_lanes)?;
+        let seen = self.seen.clone();
+        seen.n_opened.fetch_add(1, Ordering::SeqCst);
+        let n_all = seen.n_bytes.fetch_add(n_bytes, Ordering::SeqCst) + n_bytes;
+        seen.n_bytes_peak.fetch_max(n_all, Ordering::SeqCst);
         Ok(Box::new(ScriptedSession {
-            session: self.cpu.open(plan, tables, n_lanes)?,
+            session,
+            n_bytes,
             on_train: self.on_train.clone(),
-            n_trained: self.n_trained.clone(),
+            seen,
         }))
     }
 }
 
 struct ScriptedSession {
     session: Box<dyn Session>,
+    n_bytes: u64,
     on_train: Arc<TrainHook>,
-    n_trained: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
+}
+
+impl Drop for ScriptedSession {
+    fn drop(&mut self) {
+        self.seen.n_bytes.fetch_sub(self.n_bytes, Ordering::SeqCst);
+    }
+}
+
+impl ScriptedSession {
+    fn train_after_script(&mut self, n_cycles: usize) -> Result<Elapsed, EngineError> {
+        (self.on_train)(self.seen.n_trained.fetch_add(1, Ordering::SeqCst))?;
+        self.session.train(n_cycles)
+    }
 }
 
 impl Session for ScriptedSession {
@@ -118,8 +213,13 @@ impl Session for ScriptedSession {
     }
 
     fn train(&mut self, n_cycles: usize) -> Result<Elapsed, EngineError> {
-        (self.on_train)(self.n_trained.fetch_add(1, Ordering::SeqCst));
-        self.session.train(n_cycles)
+        let n_going = self.seen.n_going.fetch_add(1, Ordering::SeqCst) + 1;
+        self.seen.n_going_peak.fetch_max(n_going, Ordering::SeqCst);
+        let elapsed = self.train_after_script(n_cycles);
+        if elapsed.is_err() {
+            self.seen.n_going.fetch_sub(1, Ordering::SeqCst);
+        }
+        elapsed
     }
 
     fn repeat(&mut self, section: Section, phase: usize, n: usize) -> Result<Elapsed, EngineError> {
@@ -127,7 +227,9 @@ impl Session for ScriptedSession {
     }
 
     fn evaluate(&mut self) -> Result<Elapsed, EngineError> {
-        self.session.evaluate()
+        let elapsed = self.session.evaluate();
+        self.seen.n_going.fetch_sub(1, Ordering::SeqCst);
+        elapsed
     }
 
     fn read(&self, lane: LaneIdx, state: StateId) -> Result<Data, EngineError> {
@@ -136,6 +238,16 @@ impl Session for ScriptedSession {
 
     fn write(&mut self, lane: LaneIdx, state: StateId, data: &Data) -> Result<(), EngineError> {
         self.session.write(lane, state, data)
+    }
+}
+
+/// What a device says whose program went wrong.
+pub(crate) fn device_error(is_sticky: bool) -> EngineError {
+    EngineError::Device {
+        device: "scripted".to_owned(),
+        what: "launching the epoch".to_owned(),
+        cause: "an illegal address was encountered".to_owned(),
+        is_sticky,
     }
 }
 
@@ -212,9 +324,8 @@ pub(crate) fn request(id: i64, precision: Precision) -> TrialRequest {
 /// One lane, one executor.
 pub(crate) fn options() -> PoolOptions {
     PoolOptions {
-        n_executors: NonZeroUsize::MIN,
-        n_lanes: NonZeroUsize::MIN,
-        memory_bytes_max: u64::MAX,
+        n_per_device: NonZeroUsize::MIN,
+        lanes: Lanes::Fixed(NonZeroUsize::MIN),
         overlap: false,
         objective: Objective {
             metric: Metric::ValidationSharpeLower,
@@ -226,20 +337,29 @@ pub(crate) fn options() -> PoolOptions {
 }
 
 /// As [`options`], wider.
-pub(crate) fn wide(n_executors: usize, n_lanes: usize) -> PoolOptions {
-    let [n_executors, n_lanes] = [n_executors, n_lanes].map(|n| NonZeroUsize::new(n).unwrap());
+pub(crate) fn wide(n_per_device: usize, n_lanes: usize) -> PoolOptions {
+    let [n_per_device, n_lanes] = [n_per_device, n_lanes].map(|n| NonZeroUsize::new(n).unwrap());
     PoolOptions {
-        n_executors,
-        n_lanes,
+        n_per_device,
+        lanes: Lanes::Fixed(n_lanes),
         ..options()
     }
 }
 
-/// A device ready for [`request`]s.
-pub(crate) fn preparer(backend: Scripted) -> Arc<Preparer> {
+/// Devices that packs may fill.
+pub(crate) fn devices(backends: impl IntoIterator<Item = Scripted>) -> Vec<PoolDevice> {
+    let device = |backend| PoolDevice {
+        backend: Arc::new(backend),
+        memory_bytes_max: u64::MAX,
+    };
+    backends.into_iter().map(device).collect()
+}
+
+/// Prepares [`request`]s.
+pub(crate) fn preparer(devices: &[PoolDevice]) -> Arc<Preparer> {
     let market = market(&bars());
     Arc::new(Preparer::new(
-        Arc::new(backend),
+        devices[0].backend.clone(),
         market,
         "dqn",
         BTreeSet::new(),
@@ -253,12 +373,21 @@ pub(crate) struct Running {
     pub(crate) events: mpsc::Receiver<Event>,
 }
 
-/// Starts a pool on trials.
+/// Starts a pool of one device on trials.
 pub(crate) fn start(backend: Scripted, options: PoolOptions, trials: &[TrialRequest]) -> Running {
-    let preparer = preparer(backend);
+    start_on(devices([backend]), options, trials)
+}
+
+/// Starts a pool on trials.
+pub(crate) fn start_on(
+    devices: Vec<PoolDevice>,
+    options: PoolOptions,
+    trials: &[TrialRequest],
+) -> Running {
+    let preparer = preparer(&devices);
     let (sender, events) = mpsc::channel(64);
     let trials: Vec<Prepared> = trials.iter().map(|t| preparer.prepare(t.clone())).collect();
-    let pool = Pool::start(preparer, options, sender).unwrap();
+    let pool = Pool::start(preparer, devices, options, sender).unwrap();
     pool.submit(trials);
     Running { pool, events }
 }
@@ -269,6 +398,7 @@ pub(crate) struct Reported {
     pub(crate) starts: Vec<StartedPack>,
     pub(crate) epochs: Vec<EpochReport>,
     pub(crate) done: BTreeMap<TrialId, TrialReport>,
+    pub(crate) losses: Vec<DeviceLoss>,
 }
 
 impl Reported {
@@ -292,6 +422,8 @@ impl Reported {
                 let id = report.trial_id;
                 assert!(self.done.insert(id, *report).is_none(), "{id} ended twice");
             }
+            Event::DeviceLost(loss) => self.losses.push(loss),
+            Event::ExecutorLost => panic!("an executor panicked"),
         }
     }
 }
@@ -323,4 +455,13 @@ impl Running {
 /// Runs trials to their end.
 pub(crate) fn run(backend: Scripted, options: PoolOptions, trials: &[TrialRequest]) -> Reported {
     start(backend, options, trials).finish(Reported::default(), |_| true)
+}
+
+/// Runs trials on several devices to their end.
+pub(crate) fn run_on(
+    devices: Vec<PoolDevice>,
+    options: PoolOptions,
+    trials: &[TrialRequest],
+) -> Reported {
+    start_on(devices, options, trials).finish(Reported::default(), |_| true)
 }

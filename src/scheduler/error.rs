@@ -26,9 +26,17 @@ pub enum SchedulerError {
         /// What does not fit.
         source: serde_json::Error,
     },
-    /// Every executor ended before its time, which is a defect of this program.
-    #[error("all executors ended before the study did")]
+    /// An executor ended before its time, which is a defect of this program.
+    #[error("an executor ended before the study did")]
     ExecutorsLost,
+    /// Every device failed for good; the study can go on where there is one.
+    #[error("no device is left to run the study: {device} was lost: {cause}")]
+    DevicesLost {
+        /// The last one, by its name in a sweep file.
+        device: String,
+        /// Its cause.
+        cause: String,
+    },
     /// The store refused what only another owner of the study can cause.
     #[error("trial {trial_id} was taken by another process, although this one held the study")]
     Fenced {

@@ -43,17 +43,20 @@ pub(super) fn epoch_row(attempt_id: AttemptId, report: &EpochReport) -> EpochRow
     }
 }
 
-/// The end of a trial with its results and weights.
-pub(super) fn outcome(attempt_id: AttemptId, report: TrialReport) -> TrialOutcome {
+/// The end of a trial with its results and weights, and whether its device was lost under it.
+pub(super) fn outcome(attempt_id: AttemptId, report: TrialReport) -> (TrialOutcome, bool) {
+    let is_lost = matches!(report.end, TrialEnd::Lost(_));
     let end = match report.end {
         TrialEnd::Complete { value, best_epoch } => store::TrialEnd::Complete { value, best_epoch },
         TrialEnd::Degenerate(reason) => store::TrialEnd::Degenerate { reason },
-        TrialEnd::Failed(failure) => store::TrialEnd::Failed(store::Failure {
-            kind: failure.kind,
-            text: failure.text,
-            bytes_asked: failure.bytes.map(|(asked, _)| asked),
-            bytes_free: failure.bytes.map(|(_, free)| free),
-        }),
+        TrialEnd::Failed(failure) | TrialEnd::Lost(failure) => {
+            store::TrialEnd::Failed(store::Failure {
+                kind: failure.kind,
+                text: failure.text,
+                bytes_asked: failure.bytes.map(|(asked, _)| asked),
+                bytes_free: failure.bytes.map(|(_, free)| free),
+            })
+        }
     };
     let mut results = Vec::new();
     let mut artifacts = Vec::new();
@@ -66,12 +69,13 @@ pub(super) fn outcome(attempt_id: AttemptId, report: TrialReport) -> TrialOutcom
         }
         results.push(result_row(fold));
     }
-    TrialOutcome {
+    let outcome = TrialOutcome {
         attempt_id,
         end,
         results,
         artifacts,
-    }
+    };
+    (outcome, is_lost)
 }
 
 fn result_row(fold: FoldResult) -> ResultRow {

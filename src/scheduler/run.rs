@@ -5,16 +5,17 @@ use super::open::Opened;
 use super::record;
 use super::state::{Configuration, Configurations, Trial};
 use crate::executor::{
-    Event, Pool, PoolOptions, Prepared, Preparer, StartedPack, TrialReport, TrialRequest,
+    DeviceLoss, Event, ExecutorId, Pool, PoolDevice, PoolOptions, Prepared, Preparer, StartedPack,
+    TrialReport, TrialRequest,
 };
 use crate::sampler::propose;
 use crate::spec::StudySpec;
 use crate::store::{NewAttempt, NewConfiguration, Store, StudyLock, TrialEnd, WorkerId};
 use crate::study::{
-    AttemptId, ConfigurationNumber, Precision, StudyState, TrialId, TrialState, cohort_of,
-    run_seed, watermark,
+    AttemptId, ConfigurationNumber, FailureKind, Precision, StudyState, TrialId, TrialState,
+    cohort_of, run_seed, watermark,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -31,15 +32,13 @@ const FAR_AWAY: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Version of this program, as attempts and workers record it.
 const PROGRAM_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Where a study runs, as its attempts record it.
+/// Where a study runs.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Name.
+    /// Name of the host, for the worker's row.
     pub host: String,
-    /// Driver of the device; of a CPU its instruction set.
-    pub driver: String,
-    /// Digest of the code that computes.
-    pub kernel_digest: String,
+    /// Devices of one class.
+    pub devices: Vec<PoolDevice>,
 }
 
 /// Why the run ended.
@@ -94,6 +93,10 @@ pub struct Scheduler {
     machine: Machine,
     configurations: Configurations,
     attempts: HashMap<TrialId, AttemptId>,
+    /// Trials that a device failed once.
+    retried: HashSet<TrialId>,
+    /// Trials that wait again, with the executor that they failed on.
+    again: Vec<(TrialId, ExecutorId)>,
     n_begun: u64,
     /// Configurations from here on are not begun any more.
     limit: u32,
@@ -130,6 +133,8 @@ impl Scheduler {
             options,
             machine,
             attempts: HashMap::new(),
+            retried: HashSet::new(),
+            again: Vec::new(),
             n_begun: 0,
         })
     }
@@ -157,7 +162,8 @@ impl Scheduler {
             self.opened.row.state = StudyState::Running;
         }
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
-        let pool = Pool::start(self.preparer.clone(), self.options, sender)
+        let devices = self.machine.devices.clone();
+        let pool = Pool::start(self.preparer.clone(), devices, self.options, sender)
             .map_err(|source| SchedulerError::Thread { source })?;
         let ended = self.drive(&pool, &mut events, &mut stop, &mut report).await;
         match &ended {
@@ -177,9 +183,22 @@ impl Scheduler {
         }
         // A join error would be a panic of the waiting itself.
         let _ = joined.await;
+        if let Err(SchedulerError::DevicesLost { cause, .. }) = &ended {
+            self.give_up(&format!("no device is left: {cause}")).await?;
+        }
         let ended = ended?;
         self.store.requeue_running(self.opened.row.study_id).await?;
         self.finish(ended).await
+    }
+
+    /// Leaves a study that can go on where there is a device again.
+    async fn give_up(&mut self, reason: &str) -> Result<(), SchedulerError> {
+        let study_id = self.opened.row.study_id;
+        self.store.requeue_running(study_id).await?;
+        self.store
+            .set_study_state(study_id, StudyState::Stopped, Some(reason))
+            .await?;
+        Ok(())
     }
 
     async fn drive(
@@ -212,7 +231,10 @@ impl Scheduler {
             }
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(event) => self.handle(event, report).await?,
+                    Some(event) => {
+                        self.handle(event, report).await?;
+                        self.submit_again(pool);
+                    }
                     None => return Err(SchedulerError::ExecutorsLost),
                 },
                 changed = stop.changed() => {
@@ -323,6 +345,28 @@ impl Scheduler {
         pool.submit(prepared.into_iter().map(|(_, _, trial)| trial).collect());
     }
 
+    /// Queues trials that a device failed, for another executor.
+    fn submit_again(&mut self, pool: &Pool) {
+        let again = std::mem::take(&mut self.again);
+        let is_below =
+            |(trial_id, _): &(TrialId, _)| self.configurations.number_of(*trial_id) < self.limit;
+        let prepared = again
+            .into_iter()
+            .filter(is_below)
+            .map(|(trial_id, shunned)| {
+                let number = self.configurations.number_of(trial_id);
+                let prepared = self.prepare(number, self.configurations.trial(trial_id));
+                Prepared {
+                    shuns: Some(shunned),
+                    ..prepared
+                }
+            });
+        let prepared: Vec<_> = prepared.collect();
+        if !prepared.is_empty() {
+            pool.submit(prepared);
+        }
+    }
+
     fn prepare(&self, number: u32, trial: &Trial) -> Prepared {
         let configuration = self.configurations.get(number).expect("known by its trial");
         let seeds = self.seeds(number, trial.replicate);
@@ -358,6 +402,18 @@ impl Scheduler {
                 report(self.progress());
                 Ok(())
             }
+            Event::DeviceLost(DeviceLoss {
+                device,
+                cause,
+                n_devices_left,
+            }) => {
+                if n_devices_left == 0 {
+                    return Err(SchedulerError::DevicesLost { device, cause });
+                }
+                warn!(device, cause, n_devices_left, "a device is lost");
+                Ok(())
+            }
+            Event::ExecutorLost => Err(SchedulerError::ExecutorsLost),
         }
     }
 
@@ -375,10 +431,10 @@ impl Scheduler {
                 NewAttempt {
                     trial_id: *trial_id,
                     worker_id: self.worker_id,
-                    device: self.preparer.backend().device(),
-                    driver: self.machine.driver.clone(),
+                    device: pack.device.clone(),
+                    driver: pack.driver.clone(),
                     n_lanes: pack.n_lanes,
-                    kernel_digest: self.machine.kernel_digest.clone(),
+                    kernel_digest: pack.kernel_digest.clone(),
                     data_digest: self.preparer.market().digest.clone(),
                     program_version: PROGRAM_VERSION.to_owned(),
                     arena_bytes: pack.arena_bytes,
@@ -413,9 +469,20 @@ impl Scheduler {
     }
 
     async fn done(&mut self, report: TrialReport) -> Result<(), SchedulerError> {
-        let trial_id = report.trial_id;
+        let (trial_id, executor) = (report.trial_id, report.executor);
         let attempt_id = self.attempts[&trial_id];
-        let outcome = record::outcome(attempt_id, report);
+        let (outcome, is_lost) = record::outcome(attempt_id, report);
+        if let TrialEnd::Failed(failure) = &outcome.end
+            && self.may_run_again(trial_id, failure.kind, is_lost)
+        {
+            warn!(%trial_id, cause = failure.text, "a device failed a trial, which waits again");
+            if !self.store.fail_attempt(attempt_id, failure).await? {
+                return Err(SchedulerError::Fenced { trial_id });
+            }
+            self.configurations.trial_mut(trial_id).state = TrialState::Waiting;
+            self.again.push((trial_id, executor));
+            return Ok(());
+        }
         let (state, value) = match &outcome.end {
             TrialEnd::Complete { value, .. } => (TrialState::Complete, Some(*value)),
             TrialEnd::Degenerate { .. } => (TrialState::Complete, None),
@@ -431,6 +498,12 @@ impl Scheduler {
         let trial = self.configurations.trial_mut(trial_id);
         (trial.state, trial.value) = (state, value);
         Ok(())
+    }
+
+    /// Whether a failed attempt is not the trial's end: always where the device was lost under
+    /// it, which the trial is not to blame for; once where the device failed otherwise.
+    fn may_run_again(&mut self, trial_id: TrialId, kind: FailureKind, is_lost: bool) -> bool {
+        is_lost || (kind == FailureKind::Device && self.retried.insert(trial_id))
     }
 
     fn seeds(&self, number: u32, replicate: u32) -> Vec<u64> {

@@ -1,8 +1,10 @@
 //! Studies on a scripted device and a database of their own.
 
-use super::{Ended, Machine, Scheduler, Summary, open};
-use crate::executor::PoolOptions;
-use crate::executor::testing::{N_EPOCHS, N_FOLDS, Scripted, options, params, preparer, wide};
+use super::{Ended, Machine, Scheduler, SchedulerError, Summary, open};
+use crate::executor::testing::{
+    N_EPOCHS, N_FOLDS, Scripted, device_error, devices, options, params, preparer, wide,
+};
+use crate::executor::{PoolDevice, PoolOptions};
 use crate::sampler::propose;
 use crate::spec::{
     Arm, BarLength, BudgetSpec, Calendar, CostSpec, DataSource, DataSpec, Devices, EvaluateIn,
@@ -100,22 +102,21 @@ fn spec(configurations: u32) -> StudySpec {
     }
 }
 
-async fn run_until(
+async fn try_run(
     database: &TestDatabase,
     spec: &StudySpec,
-    backend: Scripted,
+    devices: Vec<PoolDevice>,
     options: PoolOptions,
     stop: watch::Receiver<bool>,
-) -> Summary {
+) -> Result<Summary, SchedulerError> {
     let store = database.store.clone();
-    let preparer = preparer(backend);
+    let preparer = preparer(&devices);
     let lock = store.lock_study(&spec.name).await.unwrap();
     let digest = preparer.market().digest.clone();
     let opened = open(&store, spec, &digest, Precision::F32).await.unwrap();
     let machine = Machine {
         host: "host".to_owned(),
-        driver: "driver".to_owned(),
-        kernel_digest: "digest".to_owned(),
+        devices,
     };
     let scheduler = Scheduler::new(
         store,
@@ -126,7 +127,20 @@ async fn run_until(
         options,
         machine,
     );
-    scheduler.await.unwrap().run(stop, |_| ()).await.unwrap()
+    scheduler.await.unwrap().run(stop, |_| ()).await
+}
+
+async fn run_until(
+    database: &TestDatabase,
+    spec: &StudySpec,
+    backend: Scripted,
+    options: PoolOptions,
+    stop: watch::Receiver<bool>,
+) -> Summary {
+    let devices = devices([backend]);
+    try_run(database, spec, devices, options, stop)
+        .await
+        .unwrap()
 }
 
 async fn run(
@@ -203,6 +217,92 @@ async fn memory_that_is_not_there_is_recorded() {
             (Some(4096), Some(1024))
         );
         assert!(trial.plan_key.as_ref().is_some_and(|key| !key.is_empty()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_device_leaves_the_study_to_the_others() {
+    let database = TestDatabase::new().await;
+    let broken = |n| {
+        if n == 2 {
+            Err(device_error(true))
+        } else {
+            Ok(())
+        }
+    };
+    let all = devices([Scripted::numbered(0).failing(broken), Scripted::numbered(1)]);
+    let (_sender, stop) = watch::channel(false);
+    let summary = try_run(&database, &spec(6), all, wide(2, 2), stop).await;
+    let summary = summary.unwrap();
+    assert_eq!((summary.ended, summary.n_failed), (Ended::Complete, 0));
+    let mut n_lost = 0;
+    for trial in &trials(&database).await {
+        assert_eq!(trial.state, TrialState::Complete);
+        let attempts = detail(&database, trial).await.attempts;
+        for attempt in &attempts {
+            // By class: which of its devices it was makes no difference.
+            assert_eq!((&*attempt.device, &*attempt.driver), ("scripted", "driver"));
+            let key = trial.plan_key.as_ref().unwrap();
+            assert_eq!(attempt.kernel_digest, format!("kernels of {key}"));
+        }
+        for attempt in attempts.iter().filter(|a| a.failure_kind.is_some()) {
+            assert_eq!(attempt.failure_kind, Some(FailureKind::Device));
+            let text = attempt.failure_text.as_ref().unwrap();
+            assert!(text.contains("illegal address"), "{text}");
+            n_lost += 1;
+        }
+    }
+    assert!(n_lost >= 1, "somebody ran when the device was lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_study_without_a_device_ends_with_the_cause_and_goes_on_later() {
+    let database = TestDatabase::new().await;
+    let broken = |n| {
+        if n == 5 {
+            Err(device_error(true))
+        } else {
+            Ok(())
+        }
+    };
+    let only = devices([Scripted::new().failing(broken)]);
+    let (_sender, stop) = watch::channel(false);
+    let error = try_run(&database, &spec(6), only, wide(2, 2), stop).await;
+    let error = error.unwrap_err();
+    let SchedulerError::DevicesLost { device, cause } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(device, "scripted:0");
+    assert!(cause.contains("illegal address"), "{cause}");
+    let state = database.store.study("s").await.unwrap().state;
+    assert_eq!(state, StudyState::Stopped);
+    let left = trials(&database).await;
+    let is_left =
+        |trial: &TrialOverview| matches!(trial.state, TrialState::Waiting | TrialState::Complete);
+    assert!(left.iter().all(is_left), "none failed, none is held");
+    let summary = run(&database, &spec(6), Scripted::new(), wide(2, 2)).await;
+    assert_eq!((summary.ended, summary.n_failed), (Ended::Complete, 0));
+    assert_eq!(summary.n_valued + summary.n_degenerate, 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_launch_is_tried_once_more_elsewhere() {
+    let database = TestDatabase::new().await;
+    // The first device fails every epoch, and none for good.
+    let broken = |_| Err(device_error(false));
+    let all = devices([Scripted::numbered(0).failing(broken), Scripted::numbered(1)]);
+    let (_sender, stop) = watch::channel(false);
+    let summary = try_run(&database, &spec(3), all, wide(1, 2), stop).await;
+    let summary = summary.unwrap();
+    assert_eq!((summary.ended, summary.n_failed), (Ended::Complete, 0));
+    // With no other device the second failure is the last.
+    let database = TestDatabase::new().await;
+    let only = Scripted::new().failing(broken);
+    let summary = run(&database, &spec(2), only, wide(2, 2)).await;
+    assert_eq!((summary.ended, summary.n_failed), (Ended::Complete, 4));
+    for trial in &trials(&database).await {
+        assert_eq!(trial.failure_kind, Some(FailureKind::Device));
+        assert_eq!(detail(&database, trial).await.attempts.len(), 2);
     }
 }
 

@@ -218,11 +218,14 @@ fn running(file: &mut File, spec: &StudySpec) {
     file.section("[scheduler]");
     file.entry("cohort", spec.scheduler.cohort);
     file.section("[executors]");
-    let devices = match spec.executors.devices {
-        Devices::Auto => "auto",
-        Devices::Cpu => "cpu",
-    };
-    file.entry("devices", quote(devices));
+    match &spec.executors.devices {
+        Devices::Auto => file.entry("devices", quote("auto")),
+        Devices::Cpu => file.entry("devices", quote("cpu")),
+        Devices::Gpus(names) => {
+            let names: Vec<_> = names.iter().map(|name| quote(name)).collect();
+            file.entry("devices", format!("[{}]", names.join(", ")));
+        }
+    }
     file.entry("per_device", auto(spec.executors.per_device));
     file.entry("lanes", auto(spec.executors.lanes));
     file.entry(

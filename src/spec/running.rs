@@ -216,34 +216,55 @@ pub(super) fn read_executors(mut table: Table<'_>, report: &mut Report) -> Optio
 
 fn read_devices(item: &Item<'_>, report: &mut Report) -> Option<Devices> {
     if !item.is_array() {
-        return read_device(item, true, report);
+        return match item.text(report)? {
+            "auto" => Some(Devices::Auto),
+            _ => match read_device(item, report)? {
+                "cpu" => Some(Devices::Cpu),
+                gpu => Some(Devices::Gpus(vec![gpu.to_owned()])),
+            },
+        };
     }
     let items = item.list(report)?;
-    let devices: Vec<_> = items
-        .iter()
-        .map(|item| read_device(item, false, report))
-        .collect();
-    match devices.as_slice() {
-        [device] => *device,
-        _ if devices.contains(&None) => None,
-        _ => {
-            let title = "`executors.devices` must name each device once";
-            let help = "write devices = \"cpu\"";
-            report.error(&item.span(), title, "there is one CPU", help);
-            None
-        }
+    let names: Vec<_> = items.iter().map(|item| read_device(item, report)).collect();
+    let names: Vec<&str> = names.into_iter().collect::<Option<_>>()?;
+    if names == ["cpu"] {
+        return Some(Devices::Cpu);
     }
+    let is_twin = |i: usize| names[..i].contains(&names[i]);
+    let (title, label, help) = if names.is_empty() {
+        let help = "write \"auto\", \"cpu\", or a list such as [\"cuda:0\"]";
+        ("`executors.devices` is empty", "no device", help)
+    } else if (1..names.len()).any(is_twin) {
+        let title = "`executors.devices` must name each device once";
+        (title, "named twice", "remove the repetition")
+    } else if names.contains(&"cpu") {
+        let title = "`executors.devices` may not mix the CPU with GPUs";
+        let help = "write \"cpu\", or GPUs alone: a result must not depend on where a trial ran";
+        (title, "the last bits of their results differ", help)
+    } else {
+        let gpus = names.into_iter().map(str::to_owned).collect();
+        return Some(Devices::Gpus(gpus));
+    };
+    report.error(&item.span(), title, label, help);
+    None
 }
 
-fn read_device(item: &Item<'_>, may_be_auto: bool, report: &mut Report) -> Option<Devices> {
+/// Reads the name of one device: `cpu`, `cuda:0` or `GPU-…`.
+fn read_device<'t>(item: &Item<'t>, report: &mut Report) -> Option<&'t str> {
     let text = item.text(report)?;
-    if text.starts_with("cuda") || text.starts_with("GPU-") {
-        let title = format!("device `{text}` is not yet supported");
-        let help = "supported: `auto`, `cpu`";
-        report.error(&item.span(), title, "not yet supported", help);
-        return None;
+    let is_ordinal = text.strip_prefix("cuda:").is_some_and(|number| {
+        // As the number is written, so that no device has two names.
+        number.parse::<u16>().is_ok_and(|n| n.to_string() == number)
+    });
+    let is_uuid = text.strip_prefix("GPU-").is_some_and(|uuid| {
+        !uuid.is_empty() && uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
+    });
+    if text == "cpu" || is_ordinal || is_uuid {
+        return Some(text);
     }
-    let devices = [("cpu", Devices::Cpu), ("auto", Devices::Auto)];
-    let n_devices = if may_be_auto { 2 } else { 1 };
-    item.pick("device", &devices[..n_devices], &[], report)
+    let title = format!("unknown device `{text}`");
+    let help = "write `cpu`, a GPU's number as `cuda:0`, or its UUID as `GPU-…` (`hyperopt doctor` \
+                lists them); `auto` stands alone";
+    report.error(&item.span(), title, "not a device", help);
+    None
 }

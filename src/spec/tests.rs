@@ -413,6 +413,48 @@ fn budget_and_executors_may_change_and_nothing_else() {
     assert_eq!(refused, ["model.norm!", "model.rate!"]);
 }
 
+fn devices(value: &str) -> String {
+    format!("{BASE}[executors]\ndevices = {value}\n")
+}
+
+#[test]
+fn devices_are_named_by_number_or_uuid() {
+    let read = |value: &str| valid(&devices(value)).executors.devices;
+    assert_eq!(read("\"auto\""), Devices::Auto);
+    assert_eq!(read("\"cpu\""), Devices::Cpu);
+    assert_eq!(read("[\"cpu\"]"), Devices::Cpu);
+    let gpus = |names: &[&str]| Devices::Gpus(names.iter().map(|n| (*n).to_owned()).collect());
+    assert_eq!(read("\"cuda:0\""), gpus(&["cuda:0"]));
+    let uuid = "GPU-0a1b2c3d-0000-1111-2222-333344445555";
+    let both = read(&format!("[\"cuda:12\", \"{uuid}\"]"));
+    assert_eq!(both, gpus(&["cuda:12", uuid]));
+    for (value, title) in [
+        ("[]", "`executors.devices` is empty"),
+        (
+            "[\"cuda:0\", \"cuda:1\", \"cuda:0\"]",
+            "`executors.devices` must name each device once",
+        ),
+        (
+            "[\"cuda:0\", \"cpu\"]",
+            "`executors.devices` may not mix the CPU with GPUs",
+        ),
+        ("[\"auto\"]", "unknown device `auto`"),
+        ("\"cuda\"", "unknown device `cuda`"),
+        ("\"cuda:00\"", "unknown device `cuda:00`"),
+        ("\"GPU-\"", "unknown device `GPU-`"),
+        ("[\"gpu0\"]", "unknown device `gpu0`"),
+    ] {
+        assert_eq!(faults(&devices(value)), [title]);
+    }
+}
+
+#[test]
+fn a_study_may_go_on_on_other_devices() {
+    let (cpu, gpus) = (devices("\"cpu\""), devices("[\"cuda:0\", \"cuda:1\"]"));
+    assert_eq!(changed(&cpu, &gpus), ["executors.devices"]);
+    assert_eq!(digest(&valid(&cpu)), digest(&valid(&gpus)));
+}
+
 #[test]
 fn epochs_stay_where_a_schedule_is_a_fraction_of_the_run() {
     let scheduled = format!("{BASE}[train]\nwarmup = 0.1\n");

@@ -399,13 +399,16 @@ pub struct ExecutorsSpec {
 }
 
 /// Where trials run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Devices {
     /// The best there is.
     Auto,
     /// The CPU.
     Cpu,
+    /// GPUs as written, distinct: `cuda:` and a number, or `GPU-` and a UUID. Whether they exist
+    /// is not known here.
+    Gpus(Vec<String>),
 }
 
 impl StudySpec {

@@ -107,8 +107,6 @@ pub(super) struct Device {
     pub capability: (u32, u32),
     /// Streaming multiprocessors.
     pub n_sm: u32,
-    /// Largest shared memory of a block, bytes.
-    pub shared_bytes_max: u32,
     /// Version of the driver's CUDA, such as `13.0`.
     pub driver: String,
     calls: Calls,
@@ -155,7 +153,6 @@ impl Device {
             ask(attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             ask(attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let shared = ask(attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let n_sm = ask(attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         // SAFETY: the handle comes from the driver; `Drop` releases it once.
         let context = unsafe { result::primary_ctx::retain(handle) }.map_err(&what)?;
@@ -167,7 +164,6 @@ impl Device {
             uuid: uuid_text(&uuid.bytes.map(|byte| byte as u8)),
             capability,
             n_sm,
-            shared_bytes_max: shared,
             driver: format!("{}.{}", version / 1000, version % 1000 / 10),
             calls: Calls::default(),
         })
@@ -337,7 +333,7 @@ impl Module {
             .map_err(at("asking for shared memory"))?;
         }
         Ok(Kernel {
-            module: self.clone(),
+            _module: self.clone(),
             handle,
             shared_bytes,
         })
@@ -359,7 +355,8 @@ impl Drop for Module {
 /// A kernel of a loaded module.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
-    module: Arc<Module>,
+    /// Kept loaded as long as the kernel may run.
+    _module: Arc<Module>,
     handle: sys::CUfunction,
     shared_bytes: u32,
 }

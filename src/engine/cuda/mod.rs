@@ -21,7 +21,9 @@ mod tests;
 
 pub use driver::CallCount;
 
-use super::backend::{Backend, Data, EngineError, Session, Tables, bad_values};
+use super::backend::{
+    Backend, Data, DeviceInfo, DeviceMemory, EngineError, Session, Tables, bad_values,
+};
 use super::graph::DType;
 use super::op::TableId;
 use super::plan::{ElementBytes, Kernel, LowerOptions, Plan, Step, lower};
@@ -39,8 +41,10 @@ use tracing::info;
 
 /// Lowest compute capability that runs.
 pub const CAPABILITY_MIN: (u32, u32) = (7, 5);
-/// Lowest driver that serves, as the CUDA version that it shows.
+/// Lowest CUDA version of a driver that serves.
 pub const DRIVER_MIN: &str = "12.0";
+/// Lanes that the digest of a plan's code is taken for: their number changes tiles, not results.
+const DIGEST_LANES: usize = 64;
 
 /// Why no GPU can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,29 +64,6 @@ pub enum CudaError {
         /// What is missing, and the remedy.
         cause: String,
     },
-}
-
-/// What a GPU is, for people and for records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuInfo {
-    /// Position among the devices that the driver shows.
-    pub ordinal: usize,
-    /// Marketing name.
-    pub name: String,
-    /// `GPU-…`.
-    pub uuid: String,
-    /// Compute capability.
-    pub capability: (u32, u32),
-    /// Streaming multiprocessors.
-    pub n_sm: u32,
-    /// CUDA version of the driver.
-    pub driver: String,
-    /// CUDA version of the compiler.
-    pub nvrtc: String,
-    /// Memory that is free now, bytes.
-    pub free_bytes: u64,
-    /// All memory, bytes.
-    pub total_bytes: u64,
 }
 
 /// A GPU as a device.
@@ -133,27 +114,6 @@ pub fn devices() -> Result<Vec<Arc<Cuda>>, CudaError> {
 }
 
 impl Cuda {
-    /// Describes the device.
-    ///
-    /// # Errors
-    /// [`EngineError::Device`] if it does not answer.
-    pub fn info(&self) -> Result<GpuInfo, EngineError> {
-        let device = &self.device;
-        let (free_bytes, total_bytes) = device.memory_bytes().map_err(|e| self.error(e))?;
-        let (major, minor) = self.nvrtc.version;
-        Ok(GpuInfo {
-            ordinal: device.ordinal,
-            name: device.name.clone(),
-            uuid: device.uuid.clone(),
-            capability: device.capability,
-            n_sm: device.n_sm,
-            driver: device.driver.clone(),
-            nvrtc: format!("{major}.{minor}"),
-            free_bytes,
-            total_bytes,
-        })
-    }
-
     /// Returns the calls into the driver made for this device so far.
     pub fn calls(&self) -> CallCount {
         self.device.calls()
@@ -317,6 +277,50 @@ impl Cuda {
 impl Backend for Cuda {
     fn device(&self) -> String {
         self.device.name.clone()
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            id: format!("cuda:{}", self.device.ordinal),
+            uuid: Some(self.device.uuid.clone()),
+            compute_capability: Some(self.device.capability),
+        }
+    }
+
+    /// Code is the same for an architecture; the name is there because times differ.
+    fn class(&self) -> String {
+        let (major, minor) = self.device.capability;
+        format!("{} (sm_{major}{minor})", self.device.name)
+    }
+
+    fn driver(&self) -> String {
+        let (major, minor) = self.nvrtc.version;
+        format!("CUDA {}, NVRTC {major}.{minor}", self.device.driver)
+    }
+
+    fn kernel_digest(&self, plan: &Plan) -> String {
+        let target = self.target(DIGEST_LANES);
+        self.digest(&emit::emit(plan, target), target)
+    }
+
+    fn memory(&self) -> Option<DeviceMemory> {
+        let (free_bytes, total_bytes) = self.device.memory_bytes().ok()?;
+        Some(DeviceMemory {
+            total_bytes,
+            free_bytes,
+        })
+    }
+
+    fn bytes(&self, plan: &Plan, n_lanes: usize) -> u64 {
+        (plan.lane_bytes * n_lanes + session::control_bytes(n_lanes)) as u64
+    }
+
+    fn auto_precision(&self) -> DType {
+        if self.target(1).has_tensor_types() {
+            DType::Bf16
+        } else {
+            DType::F32
+        }
     }
 
     fn is_emulated(&self, _: DType) -> bool {

@@ -1,8 +1,10 @@
-//! Pools on a scripted device: order, packing, faults.
+//! Pools on scripted devices: order, packing, faults.
+
+mod many;
 
 use crate::executor::testing::{
-    N_EPOCHS, N_FOLDS, Reported, Scripted, options, out_of_memory, params, request, run, start,
-    wide,
+    N_EPOCHS, N_FOLDS, Reported, Scripted, devices, options, out_of_memory, params, request, run,
+    run_on, start, wide,
 };
 use crate::executor::{EpochReport, PoolOptions, TrialEnd, TrialFailure, TrialRequest};
 use crate::models::EpochMetrics;
@@ -62,12 +64,13 @@ fn bits(epoch: &EpochReport) -> Vec<u64> {
 /// By trial, fold and epoch.
 type EpochBits = BTreeMap<(TrialId, u32, u32), Vec<u64>>;
 
-/// Everything that may not depend on packing; `Debug` of a float tells it to the last bit.
+/// Everything that may not depend on packing: all but who ran it. `Debug` of a float tells it to
+/// the last bit.
 fn results(reported: &Reported) -> (Vec<String>, EpochBits) {
     let done = reported
         .done
         .values()
-        .map(|report| format!("{report:?}"))
+        .map(|report| format!("{:?}", (report.trial_id, &report.end, &report.folds)))
         .collect();
     let key = |epoch: &EpochReport| (epoch.trial_id, epoch.fold, epoch.epoch);
     (
@@ -170,27 +173,25 @@ fn a_trial_that_never_fits_fails_with_its_bytes() {
 #[test]
 fn the_memory_budget_bounds_the_lanes() {
     let one = run(Scripted::new(), options(), &trials(0..1)).starts[0].bytes_per_lane;
-    // Two executors share five lanes' worth: two each.
-    let options = PoolOptions {
-        memory_bytes_max: 5 * one,
-        ..wide(2, 8)
+    let with = |memory_bytes_max| {
+        let [mut device] = <[_; 1]>::try_from(devices([Scripted::new()])).unwrap();
+        device.memory_bytes_max = memory_bytes_max;
+        vec![device]
     };
-    let reported = run(Scripted::new(), options, &trials(0..2));
+    // Two executors share five lanes' worth: two each.
+    let reported = run_on(with(5 * one), wide(2, 8), &trials(0..2));
     assert!(
         reported
             .starts
             .iter()
             .all(|pack| pack.n_lanes == 2 && pack.arena_bytes == 2 * one)
     );
-    // A single lane is tried whatever the budget says.
-    let options = PoolOptions {
-        memory_bytes_max: 1,
-        ..wide(1, 8)
-    };
-    assert_eq!(
-        run(Scripted::new(), options, &trials(0..1)).starts[0].n_lanes,
-        1
-    );
+    // A single lane is tried whatever the budget says, and fails with what it asked.
+    let reported = run_on(with(1), wide(1, 8), &trials(0..1));
+    assert_eq!(reported.starts[0].n_lanes, 1);
+    let failure = failure(&reported, 0);
+    assert_eq!(failure.kind, FailureKind::OutOfMemory);
+    assert_eq!(failure.bytes, Some((one, 1)));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use lanes::packs_equal_runs_alone;
 use precision::{BARE, check_hundred_steps, check_one_step};
 
 /// Compute capabilities that kernels are compiled for.
+#[cfg(feature = "slow")]
 const CAPABILITIES: [(u32, u32); 7] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
 
 /// Compiles the reference workload without a GPU.
