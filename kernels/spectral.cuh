@@ -197,7 +197,9 @@ DEV void job_spectral(float* param, float* u, float* v, const float* sigma_max, 
     float bound = *sigma_max;
     float sigma;
     if (smem_spectral(rows, cols) > 0) {
-        float* su = (float*)job.smem;
+        // Declared here and not taken from the job, so that reads are known to be of shared memory.
+        extern __shared__ __align__(16) char bytes[];
+        float* su = (float*)bytes;
         float* sv = su + spectral_pad(rows);
         for (int i = threadIdx.x; i < spectral_pad(rows); i += THREADS) su[i] = i < rows ? u[i] : 0.0f;
         if (holds) {
@@ -212,4 +214,11 @@ DEV void job_spectral(float* param, float* u, float* v, const float* sigma_max, 
         sigma = spectral_iterate<false>(param, u, v, nullptr, rows, cols, n_iterations);
     }
     if (holds && sigma > bound) spectral_scale(param, rows * cols, bound / sigma);
+}
+
+// The same for one of several matrices: offset, rows, cols, offset of u, offset of v.
+DEV void job_spectral_of(float* param, float* u, float* v, const float* sigma_max, const float* guard, int n_iterations,
+                         const int (&matrix)[5], const Job& job) {
+    Job one = {0, 1, job.live, job.fault, job.smem};
+    job_spectral(param + matrix[0], u + matrix[3], v + matrix[4], sigma_max, guard, matrix[1], matrix[2], n_iterations, one);
 }

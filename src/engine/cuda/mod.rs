@@ -36,8 +36,11 @@ use session::CudaSession;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tracing::info;
+use std::time::Instant;
+use tracing::debug;
 
 /// Lowest compute capability that runs.
 pub const CAPABILITY_MIN: (u32, u32) = (7, 5);
@@ -131,9 +134,37 @@ impl Cuda {
         device_error(&self.device, error)
     }
 
-    /// Compiles code, or finds it compiled.
-    fn module(&self, code: &Code, target: Target) -> Result<Arc<Module>, EngineError> {
-        let digest = self.digest(code, target);
+    /// Compiles code, or finds it compiled: one module a source, side by side.
+    fn modules(&self, code: &Code, target: Target) -> Result<Vec<Arc<Module>>, EngineError> {
+        let n_cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let next = AtomicUsize::new(0);
+        let drain = || {
+            let mut made = Vec::new();
+            loop {
+                let i = next.fetch_add(1, Ordering::Relaxed);
+                let Some(source) = code.sources.get(i) else {
+                    return made;
+                };
+                made.push((i, self.module(source, target)));
+            }
+        };
+        let mut made = std::thread::scope(|scope| {
+            let n_threads = n_cores.min(code.sources.len());
+            let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(drain)).collect();
+            let joined = threads.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            joined.flatten().collect::<Vec<_>>()
+        });
+        made.sort_by_key(|(i, _)| *i);
+        made.into_iter().map(|(_, module)| module).collect()
+    }
+
+    /// Compiles a source, or finds it compiled.
+    fn module(&self, source: &str, target: Target) -> Result<Arc<Module>, EngineError> {
+        let digest = self.digest([source], target);
         let known = lock(&self.modules).get(&digest).and_then(Weak::upgrade);
         if let Some(module) = known {
             return Ok(module);
@@ -147,15 +178,15 @@ impl Cuda {
                 Err(_damaged) => self.cache.remove(&digest),
             }
         }
-        let began_at = std::time::Instant::now();
-        let compiled = self.nvrtc.compile(&code.source, &target.arch());
+        let began_at = Instant::now();
+        let compiled = self.nvrtc.compile(source, &target.arch());
         let (cubin, _log) = compiled.map_err(|error| EngineError::Device {
             device: self.device(),
             what: "compiling kernels".to_owned(),
             cause: error.to_string(),
             is_sticky: false,
         })?;
-        info!(
+        debug!(
             device = self.device.name,
             seconds = began_at.elapsed().as_secs_f64(),
             "compiled kernels"
@@ -177,11 +208,11 @@ impl Cuda {
     }
 
     /// Digest of everything that decides what runs.
-    fn digest(&self, code: &Code, target: Target) -> String {
+    fn digest<'s>(&self, sources: impl IntoIterator<Item = &'s str>, target: Target) -> String {
         let (major, minor) = self.nvrtc.version;
         let mut hash = Sha256::new();
         hash.update(format!("{} {major}.{minor}\n", target.arch()));
-        hash.update(&code.source);
+        sources.into_iter().for_each(|source| hash.update(source));
         let mut hex = String::new();
         for byte in hash.finalize() {
             let _ = write!(hex, "{byte:02x}");
@@ -300,7 +331,8 @@ impl Backend for Cuda {
 
     fn kernel_digest(&self, plan: &Plan) -> String {
         let target = self.target(DIGEST_LANES);
-        self.digest(&emit::emit(plan, target), target)
+        let code = emit::emit(plan, target);
+        self.digest(code.sources.iter().map(String::as_str), target)
     }
 
     fn memory(&self) -> Option<DeviceMemory> {
@@ -340,7 +372,7 @@ impl Backend for Cuda {
         self.check(&plan)?;
         let target = self.target(n_lanes);
         let code = emit::emit(&plan, target);
-        let module = self.module(&code, target)?;
+        let modules = self.modules(&code, target)?;
         let tables = self.tables(&plan, tables)?;
         let arena = self.allocate(plan.lane_bytes * n_lanes)?;
         let control = self.allocate(session::control_bytes(n_lanes))?;
@@ -348,7 +380,7 @@ impl Backend for Cuda {
             &self.device,
             plan,
             &code,
-            &module,
+            &modules,
             session::Memories {
                 tables,
                 arena,

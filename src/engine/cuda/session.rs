@@ -97,7 +97,7 @@ impl CudaSession {
         device: &Arc<Device>,
         plan: Arc<Plan>,
         code: &Code,
-        module: &Arc<Module>,
+        modules: &[Arc<Module>],
         memories: Memories,
         n_lanes: usize,
     ) -> Result<Self, CallError> {
@@ -105,7 +105,7 @@ impl CudaSession {
             Ok(match action {
                 Action::Launch(launch) => Prepared::Launch {
                     name: launch.entry.clone(),
-                    kernel: module.kernel(&launch.entry, launch.shared_bytes)?,
+                    kernel: modules[launch.source].kernel(&launch.entry, launch.shared_bytes)?,
                     n_blocks: launch.n_blocks,
                 },
                 Action::Copy { from, to, n_bytes } => Prepared::Copy {
@@ -124,7 +124,7 @@ impl CudaSession {
         }
         let session = Self {
             device: device.clone(),
-            copy: module.kernel(COPY_ENTRY, 0)?,
+            copy: modules[0].kernel(COPY_ENTRY, 0)?,
             prepared,
             graphs: HashMap::new(),
             began: device.event()?,

@@ -64,13 +64,17 @@ impl Compiler {
     /// # Errors
     /// The compiler's words.
     pub fn compile(&self, plan: &Plan, target: Target) -> Result<Vec<Usage>, String> {
-        let code = emit(plan, target);
-        if let Some(path) = std::env::var_os("HYPEROPT_DUMP_KERNELS") {
-            std::fs::write(path, &code.source).map_err(|error| error.to_string())?;
+        let mut found = Vec::new();
+        for (i, source) in emit(plan, target).sources.iter().enumerate() {
+            if let Some(folder) = std::env::var_os("HYPEROPT_DUMP_KERNELS") {
+                let path = Path::new(&folder).join(format!("{i}.cu"));
+                std::fs::write(path, source).map_err(|error| error.to_string())?;
+            }
+            let compiled = self.nvrtc.compile(source, &target.arch());
+            let (_, log) = compiled.map_err(|error| error.to_string())?;
+            found.extend(usages(&log));
         }
-        let compiled = self.nvrtc.compile(&code.source, &target.arch());
-        let (_, log) = compiled.map_err(|error| error.to_string())?;
-        Ok(usages(&log))
+        Ok(found)
     }
 }
 

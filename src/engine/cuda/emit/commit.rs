@@ -47,18 +47,23 @@ impl Emitter<'_> {
             } => {
                 let sigma_max = self.pointer(sigma_max);
                 let [param, u, v] = [param, u, v].map(|block| self.pointer(block));
-                matrices
+                // One copy of the code for all matrices: each would take the compiler a quarter second.
+                let rows = matrices.iter().map(|m| {
+                    let (offset, u, v) = (m.offset, m.u_offset, m.v_offset);
+                    format!("{{{offset}, {}, {}, {u}, {v}}}", m.rows, m.cols)
+                });
+                let table = rows.collect::<Vec<_>>().join(", ");
+                let n = matrices.len();
+                let body = format!(
+                    "const int matrices[{n}][5] = {{{table}}};\n\
+                     job_spectral_of({param}, {u}, {v}, {sigma_max}, {guard}, {n_iterations}, \
+                     matrices[job.block], job);"
+                );
+                let bytes = matrices
                     .iter()
-                    .map(|matrix| {
-                        let (rows, cols) = (matrix.rows, matrix.cols);
-                        let body = format!(
-                            "job_spectral({param} + {}, {u} + {}, {v} + {}, {sigma_max}, {guard}, \
-                             {rows}, {cols}, {n_iterations}, job);",
-                            matrix.offset, matrix.u_offset, matrix.v_offset
-                        );
-                        JobCode::light(body, 1, spectral_bytes(rows, cols))
-                    })
-                    .collect()
+                    .map(|m| spectral_bytes(m.rows, m.cols))
+                    .max();
+                vec![JobCode::light(body, n, bytes.unwrap_or(0))]
             }
         }
     }

@@ -29,9 +29,14 @@ impl Tile {
             let tiles = extents.m.div_ceil(tile.m) * extents.n.div_ceil(tile.n);
             tiles * extents.batch * n_lanes
         };
-        [(128, 128), (128, 64), (64, 128)]
-            .map(|(m, n)| Self { m, n })
+        let tiles = match std::env::var("HOX_TILE").as_deref() {
+            Ok("64") => vec![],
+            Ok("96") => vec![(128, 64)],
+            _ => vec![(128, 128), (128, 64), (64, 128)],
+        };
+        tiles
             .into_iter()
+            .map(|(m, n)| Self { m, n })
             .find(|tile| {
                 // A wave runs several products side by side, so one need not fill the device.
                 fits(tile.m, extents.m) && fits(tile.n, extents.n) && 4 * n_blocks(tile) >= 3 * n_sm
@@ -85,7 +90,7 @@ impl Emitter<'_> {
              {call}(a, b, m, n, k, job, {epilogue});\n}}",
             pointers.parameters()
         );
-        let name = self.shared_function(body);
+        let name = self.shared_function("product", body);
         let (pa, pb) = (self.pointer(a), self.pointer(b));
         JobCode {
             body: format!(

@@ -22,6 +22,8 @@ use std::fmt::Write as _;
 pub(super) const THREADS: usize = 256;
 /// Elements that a block of an elementwise job covers.
 const BLOCK_ELEMENTS: usize = 4 * THREADS;
+/// Kernels of a source.
+const ENTRIES_MAX: usize = 12;
 /// Lanes up to which a wave's matrix products and other jobs share a launch: they leave most of
 /// the device idle anyway.
 const SHARED_LANES_MAX: usize = 4;
@@ -70,6 +72,8 @@ impl Target {
 /// One launch over all lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
+    /// Index of the source that holds it.
+    pub source: usize,
     /// Name of the kernel.
     pub entry: String,
     /// Blocks of a lane.
@@ -106,8 +110,8 @@ pub enum Action {
 /// A plan as code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Code {
-    /// Whole text for the compiler.
-    pub source: String,
+    /// Whole texts for the compiler, which takes them side by side; the first also holds the copy.
+    pub sources: Vec<String>,
     /// Per section and phase, what runs.
     pub sections: [Vec<Vec<Action>>; 4],
 }
@@ -135,27 +139,18 @@ pub fn emit(plan: &Plan, target: Target) -> Code {
     let mut emitter = Emitter {
         plan,
         target,
-        functions: String::new(),
+        functions: Vec::new(),
         shared: HashMap::new(),
-        entries: String::new(),
-        n_functions: 0,
-        n_entries: 0,
+        entries: Vec::new(),
     };
     let sections = SECTIONS.map(|section| {
         let phases = plan.section(section).iter();
         phases.map(|phase| emitter.phase(phase)).collect()
     });
-    let mut source = String::new();
-    for (_, text) in PRELUDE {
-        source.push_str(text);
+    Code {
+        sources: emitter.sources(),
+        sections,
     }
-    let _ = writeln!(source, "#define LANE_BYTES {}ul", plan.lane_bytes);
-    let n_tables = plan.tables.len().max(1);
-    let _ = writeln!(source, "struct Tables {{ const void* t[{n_tables}]; }};");
-    source.push_str(COPY);
-    source.push_str(&emitter.functions);
-    source.push_str(&emitter.entries);
-    Code { source, sections }
 }
 
 /// The kernel of [`Action::Copy`].
@@ -196,15 +191,42 @@ impl JobCode {
 struct Emitter<'a> {
     plan: &'a Plan,
     target: Target,
-    functions: String,
+    /// Device functions: name and text, in an order in which each comes before its callers.
+    functions: Vec<(String, String)>,
     /// Functions that several jobs call, by parameters and body.
     shared: HashMap<String, String>,
-    entries: String,
-    n_functions: usize,
-    n_entries: usize,
+    /// Kernels, in the order of their numbers.
+    entries: Vec<String>,
 }
 
 impl Emitter<'_> {
+    /// Joins kernels with all that they need.
+    fn sources(&self) -> Vec<String> {
+        let mut prelude: String = PRELUDE.iter().map(|(_, text)| *text).collect();
+        let n_tables = self.plan.tables.len().max(1);
+        let _ = writeln!(prelude, "#define LANE_BYTES {}ul", self.plan.lane_bytes);
+        let _ = writeln!(prelude, "struct Tables {{ const void* t[{n_tables}]; }};");
+        let none: &[String] = &[];
+        let mut chunks: Vec<&[String]> = self.entries.chunks(ENTRIES_MAX).collect();
+        if chunks.is_empty() {
+            chunks.push(none);
+        }
+        let source = |(i, entries): (usize, &&[String])| {
+            let mut text = prelude.clone();
+            if i == 0 {
+                text.push_str(COPY);
+            }
+            let entries = entries.concat();
+            for (name, function) in &self.functions {
+                if entries.contains(&format!("{name}(")) {
+                    text.push_str(function);
+                }
+            }
+            text + &entries
+        };
+        chunks.iter().enumerate().map(source).collect()
+    }
+
     fn phase(&mut self, phase: &PhasePlan) -> Vec<Action> {
         let mut actions = Vec::new();
         for wave in &phase.waves {
@@ -244,11 +266,16 @@ impl Emitter<'_> {
         if jobs.is_empty() {
             return None;
         }
-        let name = entry_name(self.n_entries, &jobs);
-        self.n_entries += 1;
+        let name = entry_name(self.entries.len(), &jobs);
+        let bounds = if jobs.iter().any(|job| job.is_product) {
+            std::env::var("HOX_BOUNDS").unwrap_or_else(|_| "256, 1".to_owned())
+        } else {
+            "256, 1".to_owned()
+        };
+        let mut text = String::new();
         let _ = writeln!(
-            self.entries,
-            "extern \"C\" __global__ void __launch_bounds__(256) {name}(char* arena, \
+            text,
+            "extern \"C\" __global__ void __launch_bounds__({bounds}) {name}(char* arena, \
              const int* alive, int* fault, Tables tables) {{\n\
              extern __shared__ __align__(16) char shared[];\n\
              char* lane = arena + blockIdx.y * LANE_BYTES;\n\
@@ -268,15 +295,17 @@ impl Emitter<'_> {
             };
             let leave = if is_last { "" } else { "return; " };
             let _ = writeln!(
-                self.entries,
+                text,
                 "{test}{{ Job job = {{block, {n}, live, fault, shared}};\n{body}\n{leave}}}\n\
                  block -= {n};"
             );
             n_blocks += n;
             shared_bytes = shared_bytes.max(code.shared_bytes);
         }
-        self.entries.push_str("}\n");
+        text.push_str("}\n");
+        self.entries.push(text);
         Some(Action::Launch(Launch {
+            source: (self.entries.len() - 1) / ENTRIES_MAX,
             entry: name,
             n_blocks: u32::try_from(n_blocks).expect("a grid of fewer than 2^32 blocks"),
             shared_bytes: u32::try_from(shared_bytes).expect("a block's shared memory"),
@@ -378,27 +407,24 @@ impl Emitter<'_> {
     /// Adds a function that is not copied into its callers, or finds it; returns its name.
     ///
     /// - `body`: parameters and body.
-    fn shared_function(&mut self, body: String) -> String {
+    fn shared_function(&mut self, kind: &str, body: String) -> String {
         if let Some(name) = self.shared.get(&body) {
             return name.clone();
         }
-        let name = format!("product_{}", self.shared.len());
-        let _ = writeln!(
-            self.functions,
-            "static __device__ __noinline__ void {name}{body}"
-        );
+        let name = format!("{kind}_{}", self.shared.len());
+        let text = format!("static __device__ __noinline__ void {name}{body}\n");
+        self.functions.push((name.clone(), text));
         self.shared.insert(body, name.clone());
         name
     }
 
     /// Adds a device function called with `(lane, tables, job)`; returns the call.
     fn function(&mut self, body: &str) -> String {
-        let name = format!("part_{}", self.n_functions);
-        self.n_functions += 1;
-        let _ = writeln!(
-            self.functions,
-            "DEV void {name}(char* lane, const Tables& tables, const Job& job) {{\n{body}}}"
+        let name = format!("part_{}", self.functions.len());
+        let text = format!(
+            "DEV void {name}(char* lane, const Tables& tables, const Job& job) {{\n{body}}}\n"
         );
+        self.functions.push((name.clone(), text));
         format!("{name}(lane, tables, job);")
     }
 }
@@ -408,8 +434,12 @@ fn entry_name(number: usize, jobs: &[JobCode]) -> String {
     let mut name = format!("wave_{number}");
     let mut kinds: Vec<&str> = Vec::new();
     for job in jobs {
-        let call = job.body.split(['<', '(']).next().unwrap_or_default();
-        let kind = call.trim_start_matches("job_");
+        // `job_sum<float>(…)`, `part_3(…)`, `product_5(…)`.
+        let call = job.body.split("job_").nth(1).unwrap_or(&job.body);
+        let call = call
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .next();
+        let kind = call.unwrap_or_default();
         let kind = kind.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
         if !kinds.contains(&kind) {
             kinds.push(kind);
