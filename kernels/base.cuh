@@ -50,6 +50,14 @@ DEV void ld4(const bf16* p, long i, float (&x)[4]) {
     x[0] = __uint_as_float(v.x << 16), x[1] = __uint_as_float(v.x & 0xffff0000u);
     x[2] = __uint_as_float(v.y << 16), x[3] = __uint_as_float(v.y & 0xffff0000u);
 }
+DEV void ld2(const float* p, long i, float (&x)[2]) {
+    float2 v = *(const float2*)(p + i);
+    x[0] = v.x, x[1] = v.y;
+}
+DEV void ld2(const bf16* p, long i, float (&x)[2]) {
+    unsigned v = *(const unsigned*)(p + i);
+    x[0] = __uint_as_float(v << 16), x[1] = __uint_as_float(v & 0xffff0000u);
+}
 DEV unsigned pack_bf16(float low, float high) {
     return __float_as_uint(round_bf16(low)) >> 16 | (__float_as_uint(round_bf16(high)) & 0xffff0000u);
 }

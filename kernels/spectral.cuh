@@ -215,10 +215,3 @@ DEV void job_spectral(float* param, float* u, float* v, const float* sigma_max, 
     }
     if (holds && sigma > bound) spectral_scale(param, rows * cols, bound / sigma);
 }
-
-// The same for one of several matrices: offset, rows, cols, offset of u, offset of v.
-DEV void job_spectral_of(float* param, float* u, float* v, const float* sigma_max, const float* guard, int n_iterations,
-                         const int (&matrix)[5], const Job& job) {
-    Job one = {0, 1, job.live, job.fault, job.smem};
-    job_spectral(param + matrix[0], u + matrix[3], v + matrix[4], sigma_max, guard, matrix[1], matrix[2], n_iterations, one);
-}

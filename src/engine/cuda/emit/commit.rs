@@ -47,23 +47,29 @@ impl Emitter<'_> {
             } => {
                 let sigma_max = self.pointer(sigma_max);
                 let [param, u, v] = [param, u, v].map(|block| self.pointer(block));
-                // One copy of the code for all matrices: each would take the compiler a quarter second.
-                let rows = matrices.iter().map(|m| {
-                    let (offset, u, v) = (m.offset, m.u_offset, m.v_offset);
-                    format!("{{{offset}, {}, {}, {u}, {v}}}", m.rows, m.cols)
-                });
-                let table = rows.collect::<Vec<_>>().join(", ");
-                let n = matrices.len();
-                let body = format!(
-                    "const int matrices[{n}][5] = {{{table}}};\n\
-                     job_spectral_of({param}, {u}, {v}, {sigma_max}, {guard}, {n_iterations}, \
-                     matrices[job.block], job);"
-                );
-                let bytes = matrices
-                    .iter()
-                    .map(|m| spectral_bytes(m.rows, m.cols))
-                    .max();
-                vec![JobCode::light(body, n, bytes.unwrap_or(0))]
+                // One job a shape: its sizes are constants, and its code is compiled once.
+                let mut shapes: Vec<(usize, usize)> = Vec::new();
+                for matrix in matrices {
+                    if !shapes.contains(&(matrix.rows, matrix.cols)) {
+                        shapes.push((matrix.rows, matrix.cols));
+                    }
+                }
+                let job = |(rows, cols): (usize, usize)| {
+                    let alike = matrices.iter().filter(|m| (m.rows, m.cols) == (rows, cols));
+                    let places: Vec<String> = alike
+                        .map(|m| format!("{{{}, {}, {}}}", m.offset, m.u_offset, m.v_offset))
+                        .collect();
+                    let n = places.len();
+                    let body = format!(
+                        "const int at[{n}][3] = {{{}}};\n\
+                         job_spectral({param} + at[job.block][0], {u} + at[job.block][1], \
+                         {v} + at[job.block][2], {sigma_max}, {guard}, {rows}, {cols}, \
+                         {n_iterations}, job);",
+                        places.join(", ")
+                    );
+                    JobCode::light(body, n, spectral_bytes(rows, cols))
+                };
+                shapes.into_iter().map(job).collect()
             }
         }
     }

@@ -29,12 +29,7 @@ impl Tile {
             let tiles = extents.m.div_ceil(tile.m) * extents.n.div_ceil(tile.n);
             tiles * extents.batch * n_lanes
         };
-        let tiles = match std::env::var("HOX_TILE").as_deref() {
-            Ok("64") => vec![],
-            Ok("96") => vec![(128, 64)],
-            _ => vec![(128, 128), (128, 64), (64, 128)],
-        };
-        tiles
+        [(128, 128), (128, 64), (64, 128)]
             .into_iter()
             .map(|(m, n)| Self { m, n })
             .find(|tile| {

@@ -267,15 +267,17 @@ impl Emitter<'_> {
             return None;
         }
         let name = entry_name(self.entries.len(), &jobs);
-        let bounds = if jobs.iter().any(|job| job.is_product) {
-            std::env::var("HOX_BOUNDS").unwrap_or_else(|_| "256, 1".to_owned())
+        // Two blocks of products fit a multiprocessor's registers, and hide each other's waits;
+        // other jobs do best with all the registers that they ask for.
+        let n_resident = if jobs.iter().any(|job| job.is_product) {
+            2
         } else {
-            "256, 1".to_owned()
+            1
         };
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "extern \"C\" __global__ void __launch_bounds__({bounds}) {name}(char* arena, \
+            "extern \"C\" __global__ void __launch_bounds__(256, {n_resident}) {name}(char* arena, \
              const int* alive, int* fault, Tables tables) {{\n\
              extern __shared__ __align__(16) char shared[];\n\
              char* lane = arena + blockIdx.y * LANE_BYTES;\n\

@@ -127,9 +127,16 @@ impl Emitter<'_> {
                 let pointer = pointers.add(c_type(input.dtype), self.pointer(input));
                 let inner = *region.strides[k].last().expect("one per extent");
                 let at = tail_position(region, k, extents);
+                let outer = &region.strides[k][..region.strides[k].len() - 1];
+                let is_pair = n_pair == 2
+                    && outer.iter().all(|stride| stride.is_multiple_of(2))
+                    && self.is_aligned(input, self.width(input) * 2);
                 if inner == 0 {
                     let _ = writeln!(text, "float {name} = ld({pointer}, {at});");
                     registers.push(name);
+                } else if is_pair {
+                    let _ = writeln!(text, "float {name}[2]; ld2({pointer}, {at}, {name});");
+                    registers.push(format!("{name}[q]"));
                 } else {
                     let _ = writeln!(
                         text,
