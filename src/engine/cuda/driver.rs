@@ -415,12 +415,11 @@ impl Stream {
         count(&self.device.calls.launches);
         let mut words = arguments.words.clone();
         let base = words.as_mut_ptr();
-        let mut pointers: Vec<*mut c_void> = arguments
-            .starts
+        let pointer = |start: &usize| -> *mut c_void {
             // SAFETY: every start is an index into `words`, which lives through the call.
-            .iter()
-            .map(|start| unsafe { base.add(*start) }.cast())
-            .collect();
+            unsafe { base.add(*start) }.cast()
+        };
+        let mut pointers: Vec<*mut c_void> = arguments.starts.iter().map(pointer).collect();
         // SAFETY: the module is loaded; arguments match the kernel (`emit` writes both), and the
         // memory that they name outlives the stream's work, since the session owns both.
         unsafe {

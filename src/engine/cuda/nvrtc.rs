@@ -195,19 +195,13 @@ impl Nvrtc {
         let ask: Symbol<'_, Size> = self.symbol(size)?;
         let mut n = 0;
         // SAFETY: the program is alive; the library writes one size.
-        self.expect(
-            unsafe { ask(program, &raw mut n) },
-            arch,
-            "asking for a size",
-        )?;
+        let code = unsafe { ask(program, &raw mut n) };
+        self.expect(code, arch, "asking for a size")?;
         let mut bytes = vec![0_u8; n];
         let read: Symbol<'_, Get> = self.symbol(get)?;
         // SAFETY: the buffer has the size that the library gave.
-        self.expect(
-            unsafe { read(program, bytes.as_mut_ptr().cast()) },
-            arch,
-            "reading",
-        )?;
+        let code = unsafe { read(program, bytes.as_mut_ptr().cast()) };
+        self.expect(code, arch, "reading")?;
         Ok(bytes)
     }
 

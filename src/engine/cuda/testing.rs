@@ -1,9 +1,38 @@
 //! Compiling plans without a GPU, for tests.
 
-use super::emit::{Target, emit};
+use super::emit::{PRELUDE, Target, emit};
 use super::nvrtc::Nvrtc;
 use crate::engine::plan::Plan;
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
+
+/// Digest of everything that decides what runs on a GPU: kernels, the code around them, and how
+/// plans are made for it.
+pub fn source_digest() -> String {
+    const OTHERS: [&str; 12] = [
+        include_str!("cache.rs"),
+        include_str!("driver.rs"),
+        include_str!("mod.rs"),
+        include_str!("nvrtc.rs"),
+        include_str!("session.rs"),
+        include_str!("emit/commit.rs"),
+        include_str!("emit/gemm.rs"),
+        include_str!("emit/mod.rs"),
+        include_str!("emit/op.rs"),
+        include_str!("emit/region.rs"),
+        include_str!("../plan/lower.rs"),
+        include_str!("../plan/schedule.rs"),
+    ];
+    let mut hash = Sha256::new();
+    for text in PRELUDE.iter().map(|(_, text)| *text).chain(OTHERS) {
+        hash.update(text);
+    }
+    digest_hex(&hash.finalize())
+}
+
+fn digest_hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// A compiler of kernels, and what it says of each.
 #[derive(Debug)]

@@ -10,6 +10,8 @@
 
 mod act;
 mod collect;
+#[doc(hidden)]
+pub mod conformance;
 mod evaluate;
 mod lane;
 mod learn;
