@@ -45,7 +45,7 @@ const CHECKS: &[Check] = &[
 ];
 
 #[test]
-#[ignore = "needs a GPU"]
+#[ignore = "needs a CUDA device"]
 fn everything_passes() {
     let gpus = cuda::devices().unwrap();
     assert!(!gpus.is_empty(), "no GPU");

@@ -29,7 +29,7 @@ const ENTRIES_MAX: usize = 12;
 const SHARED_LANES_MAX: usize = 4;
 
 /// Parts of `kernels/` that every source begins with, in order.
-pub(super) const PRELUDE: [(&str, &str); 11] = [
+pub(super) const PRELUDE: [(&str, &str); 12] = [
     ("base.cuh", include_str!("../../../../kernels/base.cuh")),
     ("math.cuh", include_str!("../../../../kernels/math.cuh")),
     ("random.cuh", include_str!("../../../../kernels/random.cuh")),
@@ -43,6 +43,7 @@ pub(super) const PRELUDE: [(&str, &str); 11] = [
         "spectral.cuh",
         include_str!("../../../../kernels/spectral.cuh"),
     ),
+    ("tile.cuh", include_str!("../../../../kernels/tile.cuh")),
     ("gemm.cuh", include_str!("../../../../kernels/gemm.cuh")),
 ];
 
