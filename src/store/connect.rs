@@ -12,6 +12,7 @@ use serde::Serialize;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Postgres};
+use std::io::ErrorKind;
 use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
 const TRUSTED: Duration = Duration::from_millis(500);
 /// Longest wait for a server that says it is starting up.
 const STARTING_LIMIT: Duration = Duration::from_secs(60);
+/// Longest wait for a server that hangs up.
+const HANG_UP_LIMIT: Duration = Duration::from_secs(3);
 
 /// An open database with the current schema.
 #[derive(Debug, Clone)]
@@ -276,9 +279,10 @@ fn place(options: &PgConnectOptions) -> String {
     }
 }
 
-/// Connects, waiting for a server that says it is starting up.
-async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
-    let deadline = Instant::now() + STARTING_LIMIT;
+/// Connects, waiting for a server that says it is starting up, and a moment for one whose
+/// predecessor was killed: what is left of that may still hold the socket and hang up.
+pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+    let began_at = Instant::now();
     loop {
         let error = match options.connect().await {
             Ok(mut connection) => match prepare(&mut connection).await {
@@ -287,8 +291,12 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError>
             },
             Err(error) => error,
         };
-        let is_starting = error.as_database_error().is_some() && retry::is_transient(&error);
-        if !is_starting || Instant::now() > deadline {
+        let limit = match &error {
+            sqlx::Error::Io(cause) if cause.kind() == ErrorKind::ConnectionReset => HANG_UP_LIMIT,
+            sqlx::Error::Database(_) if retry::is_transient(&error) => STARTING_LIMIT,
+            _other => Duration::ZERO,
+        };
+        if began_at.elapsed() >= limit {
             return Err(StoreError::Connect {
                 place: place(options),
                 source: error,

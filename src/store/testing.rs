@@ -7,7 +7,7 @@
 
 use super::cluster::Cluster;
 use super::connect::Store;
-use sqlx::{ConnectOptions, Connection, Executor};
+use sqlx::{Connection, Executor};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -177,7 +177,9 @@ pub async fn execute(url: &str, statements: &str) {
 
 async fn connect(url: &str) -> sqlx::PgConnection {
     let options = sqlx::postgres::PgConnectOptions::from_str(url).expect("the URL is ours");
-    options.connect().await.expect("the test server is up")
+    super::connect::connect(&options)
+        .await
+        .expect("the test server is up")
 }
 
 fn database_url(url: &str, name: &str) -> String {

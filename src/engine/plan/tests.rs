@@ -121,9 +121,8 @@ impl<'p> Memory<'p> {
                     self.step(step);
                     let mut inside = Vec::new();
                     for part in std::iter::once(step).chain(&step.tail) {
-                        let reads = part
-                            .inputs
-                            .iter()
+                        let reads = read_by(part)
+                            .into_iter()
                             .filter(|x| !inside.iter().any(|known: &&Operand| known.is_same(x)));
                         read.extend(reads.filter_map(|x| Some((i, self.plan.range(x)?))));
                         inside.push(&part.output);
