@@ -75,7 +75,7 @@ pub(super) struct Calls {
     others: AtomicU64,
 }
 
-/// A moment of [`Calls`].
+/// Calls into the driver at a moment, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallCount {
     /// Kernels launched one by one, those captured into a graph included.

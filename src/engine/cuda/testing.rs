@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// Digest of everything that decides what runs on a GPU: kernels, the code around them, and how
-/// plans are made for it.
+/// plans are made for it. Comments and indentation do not count.
 pub fn source_digest() -> String {
     const OTHERS: [&str; 12] = [
         include_str!("cache.rs"),
@@ -25,7 +25,11 @@ pub fn source_digest() -> String {
     ];
     let mut hash = Sha256::new();
     for text in PRELUDE.iter().map(|(_, text)| *text).chain(OTHERS) {
-        hash.update(text);
+        let lines = text.lines().map(str::trim);
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with("//")) {
+            hash.update(line);
+            hash.update("\n");
+        }
     }
     digest_hex(&hash.finalize())
 }
