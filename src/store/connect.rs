@@ -28,8 +28,8 @@ const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
 const TRUSTED: Duration = Duration::from_millis(500);
 /// Longest wait for a server that says it is starting up.
 const STARTING_LIMIT: Duration = Duration::from_secs(60);
-/// Longest wait for a server that hangs up.
-const HANG_UP_LIMIT: Duration = Duration::from_secs(3);
+/// Longest wait for a server that hangs up or refuses.
+const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// An open database with the current schema.
 #[derive(Debug, Clone)]
@@ -280,7 +280,7 @@ fn place(options: &PgConnectOptions) -> String {
 }
 
 /// Connects, waiting for a server that says it is starting up, and a moment for one whose
-/// predecessor was killed: what is left of that may still hold the socket and hang up.
+/// predecessor was killed: what is left of that may still hold the socket, and hang up or refuse.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
     let began_at = Instant::now();
     loop {
@@ -292,7 +292,14 @@ pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
             Err(error) => error,
         };
         let limit = match &error {
-            sqlx::Error::Io(cause) if cause.kind() == ErrorKind::ConnectionReset => HANG_UP_LIMIT,
+            sqlx::Error::Io(cause)
+                if matches!(
+                    cause.kind(),
+                    ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+                ) =>
+            {
+                HANG_UP_LIMIT
+            }
             sqlx::Error::Database(_) if retry::is_transient(&error) => STARTING_LIMIT,
             _other => Duration::ZERO,
         };
