@@ -98,11 +98,7 @@ impl Compiler {
     /// The compiler's words.
     pub fn compile(&self, plan: &Plan, target: Target) -> Result<Vec<Usage>, String> {
         let mut found = Vec::new();
-        for (i, source) in emit(plan, target).sources.iter().enumerate() {
-            if let Some(folder) = std::env::var_os("HYPEROPT_DUMP_KERNELS") {
-                let path = Path::new(&folder).join(format!("{i}.cu"));
-                std::fs::write(path, source).map_err(|error| error.to_string())?;
-            }
+        for source in &emit(plan, target).sources {
             let compiled = self.nvrtc.compile(source, &target.arch());
             let (_, log) = compiled.map_err(|error| error.to_string())?;
             found.extend(usages(&log));
